@@ -1,8 +1,9 @@
 """What a program must know of the pod it runs in, on a real node and on the process node alike.
 
-On a real node a pod has a network and a file tree of its own, so every function here answers with what it was given. On the process
-node (`serveplane node`) containers are processes that share one machine: a mounted folder lies elsewhere, a pod has a loopback address of its
-own, and a port that is taken on this machine is moved. The node says so in the environment; no program needs to know more than these calls.
+On a real node a pod has a network and a file tree of its own, so every function here answers with what it was given.
+On the process node (`serveplane node`) containers are processes that share one machine: a mounted folder lies
+elsewhere, a pod has a loopback address of its own, and a port that is taken on this machine is moved. The node says so
+in the environment; no program needs to know more than these calls.
 
     SERVEPLANE_POD_ADDRESS   the address to listen on, and where the other containers of this pod are found
     SERVEPLANE_POD_PORTS     ports that were moved, as JSON: {"8080": 41873}
@@ -25,7 +26,7 @@ class Address(NamedTuple):
 
 
 def listen_address(port: int, host: str = "0.0.0.0", environment: Mapping[str, str] = os.environ) -> Address:
-    """Where to listen for what the manifest calls this port. A host other than "everywhere" or loopback is the caller's own wish."""
+    """Where to listen for what the manifest calls this port. A host that is neither "everywhere" nor loopback is kept."""
     return _within_pod(port, host, environment)
 
 
@@ -60,17 +61,18 @@ def cluster_proxy(environment: Mapping[str, str] = os.environ) -> Address | None
 
 
 def is_cluster_name(host: str) -> bool:
-    """Whether a host may be a Service: `iris`, `iris.default`, `iris.default.svc[.cluster.local]`. Two labels may also be a public
-    name; the proxy tells them apart.
+    """Whether a host may be a Service: `iris`, `iris.default`, `iris.default.svc[.cluster.local]`.
 
-    >>> [is_cluster_name(host) for host in ("iris.default", "a.b.svc.cluster.local", "storage.googleapis.com", "127.0.0.1", "localhost")]
-    [True, True, False, False, False]
+    Two labels may also be a public name; the proxy tells them apart.
+
+    >>> [is_cluster_name(host) for host in ("iris.default", "a.b.svc.cluster.local", "a.googleapis.com", "127.0.0.1")]
+    [True, True, False, False]
     """
     host = host.rstrip(".").casefold()
     labels = host.split(".")
     if labels[-1] == "localhost" or labels[-1].isdigit() or ":" in host or not all(labels):
         return False
-    return len(labels) <= 2 or labels[2:] in (["svc"], ["svc", "cluster", "local"]) or labels[-3:] == ["svc", "cluster", "local"]
+    return len(labels) <= 2 or labels[2:] == ["svc"] or labels[-3:] == ["svc", "cluster", "local"]
 
 
 def _within_pod(port: int, host: str, environment: Mapping[str, str]) -> Address:
