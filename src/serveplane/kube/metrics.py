@@ -1,0 +1,174 @@
+"""Counters, gauges and histograms in Prometheus' text format, with the names controller-runtime uses.
+
+Dashboards and alerts written for KServe's Go managers read the same series here. The registry is handed in; nothing
+is global.
+"""
+
+import bisect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.35,
+    0.4,
+    0.45,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    1.0,
+    1.25,
+    1.5,
+    1.75,
+    2.0,
+    2.5,
+    3.0,
+    3.5,
+    4.0,
+    4.5,
+    5.0,
+    6.0,
+    7.0,
+    8.0,
+    9.0,
+    10.0,
+    15.0,
+    20.0,
+    25.0,
+    30.0,
+    40.0,
+    50.0,
+    60.0,
+)
+DECADES = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
+
+Labels = tuple[str, ...]
+
+
+@dataclass
+class Series:
+    """One metric with its label names; values are kept per tuple of label values."""
+
+    name: str
+    help: str
+    labels: Labels = ()
+    type: str = "counter"
+    values: dict[Labels, float] = field(default_factory=dict)
+
+    def inc(self, *labels: str, by: float = 1.0) -> None:
+        self.values[labels] = self.values.get(labels, 0.0) + by
+
+    def dec(self, *labels: str) -> None:
+        self.inc(*labels, by=-1.0)
+
+    def set(self, value: float, *labels: str) -> None:
+        self.values[labels] = value
+
+    def get(self, *labels: str) -> float:
+        return self.values.get(labels, 0.0)
+
+    def forget(self, *labels: str) -> None:
+        self.values.pop(labels, None)
+
+    def lines(self) -> Iterator[str]:
+        for labels, value in self.values.items():
+            yield f"{self.name}{_braced(self.labels, labels)} {_number(value)}"
+
+
+@dataclass
+class Histogram:
+    """Counts per bucket, with sum and count, per tuple of label values."""
+
+    name: str
+    help: str
+    labels: Labels = ()
+    buckets: Sequence[float] = SECONDS
+    type: str = "histogram"
+    counts: dict[Labels, list[int]] = field(default_factory=dict)
+    sums: dict[Labels, float] = field(default_factory=dict)
+
+    def observe(self, value: float, *labels: str) -> None:
+        counts = self.counts.get(labels)
+        if counts is None:
+            counts = self.counts[labels] = [0] * (len(self.buckets) + 1)
+        counts[bisect.bisect_left(self.buckets, value)] += 1
+        self.sums[labels] = self.sums.get(labels, 0.0) + value
+
+    def lines(self) -> Iterator[str]:
+        for labels, counts in self.counts.items():
+            total = 0
+            for bound, count in zip((*map(_number, self.buckets), "+Inf"), counts, strict=True):
+                total += count
+                yield f"{self.name}_bucket{_braced((*self.labels, 'le'), (*labels, bound))} {total}"
+            yield f"{self.name}_sum{_braced(self.labels, labels)} {_number(self.sums[labels])}"
+            yield f"{self.name}_count{_braced(self.labels, labels)} {total}"
+
+
+class Registry:
+    """All metrics of one process. Asking twice for a name gives the same metric."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, Series | Histogram] = {}
+        self._collectors: list[Callable[[], None]] = []
+        self.requests = self.counter(
+            "rest_client_requests_total", "HTTP requests by status code, method and host.", "code", "method", "host"
+        )
+        self.request_seconds = self.histogram(
+            "rest_client_request_duration_seconds", "Request latency by verb and host.", "verb", "host"
+        )
+
+    def counter(self, name: str, help: str, *labels: str) -> Series:
+        return self._series(name, help, labels, "counter")
+
+    def gauge(self, name: str, help: str, *labels: str) -> Series:
+        return self._series(name, help, labels, "gauge")
+
+    def histogram(self, name: str, help: str, *labels: str, buckets: Sequence[float] = SECONDS) -> Histogram:
+        metric = self._metrics.setdefault(name, Histogram(name, help, labels, buckets))
+        assert isinstance(metric, Histogram), name
+        return metric
+
+    def on_collect(self, collector: Callable[[], None]) -> None:
+        """Have gauges that are read rather than counted (queue ages, cache sizes) set just before they are shown."""
+        self._collectors.append(collector)
+
+    def text(self) -> str:
+        for collect in self._collectors:
+            collect()
+        return "".join(f"{line}\n" for name in sorted(self._metrics) for line in _described(self._metrics[name]))
+
+    def _series(self, name: str, help: str, labels: Labels, type: str) -> Series:
+        metric = self._metrics.setdefault(name, Series(name, help, labels, type))
+        assert isinstance(metric, Series), name
+        return metric
+
+
+def _described(metric: Series | Histogram) -> Iterator[str]:
+    yield f"# HELP {metric.name} {metric.help}"
+    yield f"# TYPE {metric.name} {metric.type}"
+    yield from metric.lines()
+
+
+def _braced(names: Labels, values: Labels) -> str:
+    if not names:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True)) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
