@@ -1,0 +1,175 @@
+"""Frozen typed views of our kinds.
+
+What is ours has a field with a type. What is a Pod's (or a Container's, a Gateway's) stays plain JSON under a field
+marked `Inline` or
+`Part`, so nothing a user wrote is lost. The same classes describe the CRD schemas (`api.schema`), so a field exists
+once.
+
+A view is read from an object and never written back.
+"""
+
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from serveplane.objects import Json
+
+
+class Inline(NamedTuple):
+    """Marks the field that takes every key of the object which no other field claims, as Kubernetes' type `name` has
+    them.
+    """
+
+    name: str
+    optional: tuple[str, ...] = ()
+    """Fields that Kubernetes requires and we do not."""
+    without: tuple[str, ...] = ()
+    """Fields of the type that are not part of our schema."""
+    only: tuple[str, ...] = ()
+    """If given, the fields that are."""
+
+
+class Part(NamedTuple):
+    """Marks a field (or, in a list or map, its values) that holds Kubernetes' type `name` as it is."""
+
+    name: str
+    optional: tuple[str, ...] = ()
+
+
+class Rules(NamedTuple):
+    """Schema keywords of a field, as OpenAPI spells them: `enum`, `pattern`, `minimum`, `default`, list types, …"""
+
+    keywords: Mapping[str, Any]
+
+
+class Open(NamedTuple):
+    """Marks an object whose unknown keys the API server keeps."""
+
+
+def rules(**keywords: Any) -> Rules:
+    """`rules(minimum=0, x_kubernetes_list_type="atomic")`"""
+    return Rules({name.replace("_", "-") if name.startswith("x_") else name: value for name, value in keywords.items()})
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of every typed view. A field without default is required in the schema."""
+
+
+Int32 = Annotated[int, rules(format="int32")]
+Int64 = Annotated[int, rules(format="int64")]
+Quantity = Annotated[int | float | str, rules(x_kubernetes_int_or_string=True)]
+IntOrString = Annotated[int | str, rules(x_kubernetes_int_or_string=True)]
+StringMap = dict[str, str]
+
+M = TypeVar("M", bound=Model)
+Reader = Callable[[Any], Any]
+
+
+class Slot(NamedTuple):
+    """One field of a model as the reader sees it."""
+
+    attribute: str
+    key: str
+    read: Reader | None
+    fallback: Any
+
+
+class Plan(NamedTuple):
+    slots: tuple[Slot, ...]
+    inline: str
+    keys: frozenset[str]
+
+
+def read(model: type[M], value: Mapping[str, Any] | None) -> M:
+    """The typed view of an object that its schema accepts; null reads as absent, as everywhere in Kubernetes."""
+    value = value or {}
+    plan = plan_of(model)
+    found: Json = {}
+    for slot in plan.slots:
+        given = value.get(slot.key)
+        if given is not None:
+            found[slot.attribute] = given if slot.read is None else slot.read(given)
+        elif slot.fallback is not msgspec.NODEFAULT:
+            found[slot.attribute] = slot.fallback
+    if plan.inline:
+        found[plan.inline] = {key: item for key, item in value.items() if key not in plan.keys and item is not None}
+    return model(**found)
+
+
+@functools.cache
+def plan_of(model: type[Model]) -> Plan:
+    """How `model` is read: worked out once per class from its annotations."""
+    hints = typing.get_type_hints(model, include_extras=True)
+    slots, inline = [], ""
+    for field in msgspec.structs.fields(model):
+        hint = hints[field.name]
+        if marker(hint, Inline):
+            inline = field.name
+            continue
+        slots.append(
+            Slot(field.name, field.encode_name, reader(hint), _zero(hint) if field.required else msgspec.NODEFAULT)
+        )
+    return Plan(tuple(slots), inline, frozenset(slot.key for slot in slots))
+
+
+def marker(hint: Any, kind: type[Any]) -> Any:
+    """The first annotation of that kind on a type, looking through `X | None`."""
+    for extra in getattr(hint, "__metadata__", ()):
+        if isinstance(extra, kind):
+            return extra
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return next((found for part in typing.get_args(hint) if (found := marker(part, kind))), None)
+    if typing.get_origin(hint) is Annotated:
+        return marker(typing.get_args(hint)[0], kind)
+    return None
+
+
+def plain(hint: Any) -> Any:
+    """A type without its annotations and without `| None`."""
+    while True:
+        if typing.get_origin(hint) is Annotated:
+            hint = typing.get_args(hint)[0]
+        elif isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+            parts = [part for part in typing.get_args(hint) if part is not types.NoneType]
+            if len(parts) != 1:
+                return hint
+            hint = parts[0]
+        else:
+            return hint
+
+
+def reader(hint: Any) -> Reader | None:
+    """What turns a JSON value into the field's value; None if it is taken as it is."""
+    kind = plain(hint)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Model):
+        return functools.partial(read, kind)
+    if origin is tuple:
+        inner = reader(arguments[0])
+        return tuple if inner is None else functools.partial(_tuple, inner)
+    if origin is dict:
+        inner = reader(arguments[1])
+        return None if inner is None else functools.partial(_map, inner)
+    return None
+
+
+def _tuple(inner: Reader, items: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple(inner(item) for item in items)
+
+
+def _map(inner: Reader, items: Mapping[str, Any]) -> Json:
+    return {key: inner(item) for key, item in items.items()}
+
+
+def _zero(hint: Any) -> Any:
+    """What a required field reads as when an old stored object lacks it: Go's zero value, never an exception."""
+    kind = plain(hint)
+    if isinstance(kind, type) and issubclass(kind, Model):
+        return read(kind, None)
+    zeros: dict[Any, Any] = {str: "", int: 0, bool: False, tuple: (), dict: {}}
+    return zeros.get(typing.get_origin(kind) or kind)

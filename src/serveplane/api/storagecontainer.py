@@ -1,0 +1,48 @@
+"""ClusterStorageContainer v1alpha1: a container that downloads models from URIs of some shape."""
+
+import re
+from typing import Annotated
+
+import msgspec
+
+from serveplane.api.model import Model, Part, rules
+from serveplane.objects import Json
+
+INIT_CONTAINER = "initContainer"
+DOWNLOAD_JOB = "localModelDownloadJob"
+
+
+class UriFormat(Model):
+    prefix: str | None = None
+    regex: str | None = None
+
+    def matches(self, uri: str) -> bool:
+        """A prefix decides if there is one; otherwise the expression is searched anywhere in the URI. A broken one
+        matches nothing.
+        """
+        if self.prefix:
+            return uri.startswith(self.prefix)
+        try:
+            return bool(self.regex and re.search(self.regex, uri))
+        except re.error:
+            return False
+
+
+class StorageContainerSpec(Model):
+    container: Annotated[Json, Part("core.v1.Container")]
+    supported_uri_formats: tuple[UriFormat, ...]
+    workload_type: Annotated[str, rules(default=INIT_CONTAINER)] = INIT_CONTAINER
+    supports_multi_model_download: Annotated[bool, rules(default=False)] = False
+
+
+class ClusterStorageContainer(Model):
+    metadata: Json = msgspec.field(default_factory=dict)
+    spec: StorageContainerSpec
+    disabled: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata.get("name") or "")
+
+    def supports(self, uri: str) -> bool:
+        return any(form.matches(uri) for form in self.spec.supported_uri_formats)
