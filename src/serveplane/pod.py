@@ -26,7 +26,7 @@ class Address(NamedTuple):
 
 
 def listen_address(port: int, host: str = "0.0.0.0", environment: Mapping[str, str] = os.environ) -> Address:
-    """Where to listen for what the manifest calls this port. A host that is neither "everywhere" nor loopback is kept."""
+    """Where to listen for what the manifest calls this port. A host that is a real address of its own is kept."""
     return _within_pod(port, host, environment)
 
 
