@@ -12,9 +12,8 @@ import msgspec
 from serveplane.api.model import Inline, Int32, Int64, IntOrString, Model, Part, StringMap, rules
 from serveplane.objects import Json
 
-FRAMEWORKS = tuple(
-    ["sklearn", "tensorflow", "xgboost", "pytorch", "triton", "onnx", "huggingface", "pmml", "lightgbm", "paddle"]
-)
+_NAMES = "sklearn tensorflow xgboost pytorch triton onnx huggingface pmml lightgbm paddle"
+FRAMEWORKS = tuple(_NAMES.split())
 VARIANT_NAME = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 ATOMIC = rules(x_kubernetes_list_type="atomic")
 
