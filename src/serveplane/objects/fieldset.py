@@ -140,32 +140,6 @@ def paths(fields: Fields, at: Path = ()) -> Iterator[Path]:
         yield from paths(node, (*at, key))
 
 
-def from_paths(members: Iterator[Path] | list[Path]) -> Fields:
-    root: Fields = {}
-    for path in members:
-        node = root
-        for key in path[:-1]:
-            inner = node.setdefault(key, {_SELF: {}} if key in node else {})
-            if not inner and key in node and _was_leaf(node, key):
-                inner[_SELF] = {}
-            node = inner
-        if path[-1] in node and node[path[-1]]:
-            node[path[-1]][_SELF] = {}
-        else:
-            node[path[-1]] = {_SELF: {}}
-    return _canonical(root)
-
-
-def _was_leaf(node: Fields, key: str) -> bool:
-    return node[key] == {_SELF: {}}
-
-
-def _canonical(node: Fields) -> Fields:
-    if list(node) == [_SELF]:
-        return {}
-    return {key: child if key == _SELF else _canonical(child) for key, child in node.items()}
-
-
 def readable(path: Path) -> str:
     """A path as the API tells it in conflicts.
 

@@ -12,7 +12,6 @@ from serveplane.objects import Json
 from serveplane.objects.fieldset import (
     BadList,
     Fields,
-    Path,
     difference,
     fields_of,
     intersection,
@@ -55,7 +54,7 @@ class Difference:
 def merged(live: Any, config: Any, shape: Shape) -> Any:
     """The live value with everything that the configuration says; what it is silent about stays."""
     if isinstance(live, dict) and isinstance(config, dict) and is_granular(shape, config):
-        return {**live, **{name: merged(live.get(name), value, shape.child(name)) if name in live else value for name, value in config.items()}}
+        return live | {name: merged(live[name], value, shape.child(name)) if name in live else value for name, value in config.items()}
     if isinstance(live, list) and isinstance(config, list) and is_granular(shape, config):
         return _merged_list(live, config, shape)
     return config
@@ -174,8 +173,8 @@ def without(value: Any, fields: Fields, shape: Shape) -> Any:
     if isinstance(value, dict):
         kept = ((name, child, fields.get(f"f:{name}")) for name, child in value.items())
         return {name: child if node is None else without(child, node, shape.child(name)) for name, child, node in kept if not _gone(node)}
-    keyed = ((member_key(shape, member), member) for member in value)
-    return [member if key not in fields else without(member, fields[key], shape.items) for key, member in keyed if not _gone(fields.get(key))]
+    keyed = ((member, fields.get(member_key(shape, member))) for member in value)
+    return [member if node is None else without(member, node, shape.items) for member, node in keyed if not _gone(node)]
 
 
 def _gone(node: Fields | None) -> bool:
@@ -227,13 +226,10 @@ def updated(live: Json, new: Json, owners: Owners, manager: str, shape: Shape) -
     change = compared(live, new, shape)
     mine = union(union(owners.get(manager, {}), change.modified), change.added)
     mine = difference(mine, change.removed)
-    out = _handed_over({**owners, manager: mine}, manager, change, force=True)
-    return out
+    return _handed_over({**owners, manager: mine}, manager, change, force=True)
 
 
 def conflict_lines(paths_by_owner: Mapping[str, Iterable[str]]) -> list[str]:
     """Every conflict as one line, owner and field."""
     return [f'conflict with "{owner}": {path}' for owner, fields in paths_by_owner.items() for path in fields]
 
-
-__all__ = ["Difference", "OwnershipConflict", "Owners", "Path", "applied", "compared", "conflict_lines", "merged", "updated", "without"]
