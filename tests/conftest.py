@@ -3,6 +3,8 @@ import pytest
 
 from tests.counts import COUNTS, SEED
 
+pytest_plugins = ["tests.kit.plugin"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="rewrite golden files with what the code gives now")
