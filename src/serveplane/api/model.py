@@ -40,10 +40,11 @@ class Part(NamedTuple):
     optional: tuple[str, ...] = ()
 
 
-class Rules(NamedTuple):
+class Rules:
     """Schema keywords of a field, as OpenAPI spells them: `enum`, `pattern`, `minimum`, `default`, list types, …"""
 
-    keywords: Mapping[str, Any]
+    def __init__(self, keywords: Mapping[str, Any]) -> None:
+        self.keywords = keywords
 
 
 class Open(NamedTuple):
@@ -55,8 +56,18 @@ def rules(**keywords: Any) -> Rules:
     return Rules({name.replace("_", "-") if name.startswith("x_") else name: value for name, value in keywords.items()})
 
 
+class ModelMeta(msgspec.StructMeta):
+    """Makes every subclass keyword-only, which a struct does not inherit; so required fields may follow optional
+    ones.
+    """
+
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: Json, **options: Any) -> "ModelMeta":
+        options = options | {"frozen": True, "kw_only": True, "rename": "camel"}
+        return super().__new__(mcls, name, bases, namespace, **options)
+
+
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class Model(msgspec.Struct, frozen=True, kw_only=True, metaclass=ModelMeta):
     """Base of every typed view. A field without default is required in the schema."""
 
 
