@@ -114,11 +114,12 @@ def _compare(before: Any, after: Any, shape: Shape, added: Fields, modified: Fie
     for key, old, new, inner in _pairs(before, after, shape):
         if old is _ABSENT and new is _ABSENT:
             continue
-        if not (_open(old, inner) or _open(new, inner)):
+        if not _has_inside(old, new, inner):
             _compare_leaf(key, old, new, added, modified, removed)
             continue
         below: tuple[Fields, Fields, Fields] = ({}, {}, {})
-        _compare({} if old is _ABSENT else old, {} if new is _ABSENT else new, inner, *below)
+        nothing = type(new if old is _ABSENT else old)()
+        _compare(nothing if old is _ABSENT else old, nothing if new is _ABSENT else new, inner, *below)
         if old is _ABSENT:
             below[0]["."] = {}
         elif new is _ABSENT:
@@ -137,17 +138,17 @@ def _compare_leaf(key: str, old: Any, new: Any, added: Fields, modified: Fields,
         modified[key] = {}
 
 
-def _open(value: Any, shape: Shape) -> bool:
-    """A place with an inside; what is empty counts as a leaf, which keeps empty and absent apart."""
-    return value is not _ABSENT and bool(value) and is_granular(shape, value)
+def _has_inside(old: Any, new: Any, shape: Shape) -> bool:
+    """A place to descend into. Two empty values count as a leaf, which keeps empty and absent apart; so do two of unlike types."""
+    there = [value for value in (old, new) if value is not _ABSENT]
+    return any(there) and len({type(value) for value in there}) == 1 and all(is_granular(shape, value) for value in there)
 
 
 def _pairs(before: Any, after: Any, shape: Shape) -> Iterable[tuple[str, Any, Any, Shape]]:
     if isinstance(before, dict) and isinstance(after, dict):
         names = [*before, *(name for name in after if name not in before)]
         return [(f"f:{name}", before.get(name, _ABSENT), after.get(name, _ABSENT), shape.child(name)) for name in names]
-    old = _groups(before if isinstance(before, list) else [], shape)
-    new = _groups(after if isinstance(after, list) else [], shape)
+    old, new = _groups(before, shape), _groups(after, shape)
     return [(key, old.get(key, _ABSENT), new.get(key, _ABSENT), shape.items) for key in {**old, **new}]
 
 

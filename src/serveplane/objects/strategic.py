@@ -22,7 +22,7 @@ def strategic_merged(original: Json, patch: Json, shape: Shape) -> Json:
     """`original` changed by a strategic merge patch. Neither argument is changed."""
     directive = patch.get(DIRECTIVE)
     if directive == "replace":
-        return _plain({name: value for name, value in patch.items() if name != DIRECTIVE})
+        return {name: _plain(value) for name, value in patch.items() if value is not None and not name.startswith("$")}
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
@@ -65,10 +65,10 @@ def _merge_field(out: Json, name: str, value: Any, patch: Json, shape: Shape) ->
     elif isinstance(value, dict) and value.get(DIRECTIVE) == "delete":
         out.pop(name, None)
     else:
-        out[name] = _plain(value, shape)
+        out[name] = _plain(value)
 
 
-def _plain(value: Any, shape: Shape | None = None) -> Any:
+def _plain(value: Any) -> Any:
     """A value of the patch taken as it is: without directives, without nulls in objects, without members marked for deletion."""
     if isinstance(value, dict):
         return {name: _plain(child) for name, child in value.items() if child is not None and not name.startswith("$")}
