@@ -75,7 +75,11 @@ async def test_every_step_ends_as_on_the_real_server(api: Api, namespace: str, r
     for step in range(12):
         manager, config = chance.choice(MANAGERS), configuration(chance, "d")
         before = live
-        live = await api.call("PATCH", f"{path}?fieldManager={manager}&force=true", config, APPLY)
+        try:
+            live = await api.call("PATCH", f"{path}?fieldManager={manager}&force=true", config, APPLY)
+        except Refused as refusal:  # a container that another manager half owns loses its image: no object to compare
+            assert "image: Required value" in refusal.message
+            continue
         if before is None:
             continue
         result, who = applied(_ours(before), owned(config), owners(before), manager, DEPLOYMENT, force=True)
