@@ -47,6 +47,12 @@ class Rules:
         self.keywords = keywords
 
 
+class Described(NamedTuple):
+    """Marks JSON whose schema is a model's although it is not read into one: statuses."""
+
+    model: "type[Model]"
+
+
 class Open(NamedTuple):
     """Marks an object whose unknown keys the API server keeps."""
 

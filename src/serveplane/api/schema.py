@@ -17,12 +17,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from serveplane.api.model import Inline, Model, Open, Part, Rules, marker, plain
+from serveplane.api.model import Described, Inline, Model, Open, Part, Rules, marker, plain
 from serveplane.api.parts import part_type
 from serveplane.objects import Json
 
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+OBJECT_META: Json = {
+    "type": "object",
+    "properties": {
+        name: {"type": "object", "additionalProperties": {"type": "string"}} for name in ("annotations", "labels")
+    },
+}
+"""What may be said about an object that is yet to be made, such as the claim of an ephemeral volume."""
 SCALARS = {str: "string", int: "integer", bool: "boolean", float: "number"}
 OURS_ONLY = ("optional",)
 """Rules that say something to this module and nothing to the API server."""
@@ -53,8 +60,6 @@ def schema_of(model: type[Model], full: bool = True) -> Json:
         required += part.get("required", [])
     elif inline is not None:
         schema |= OPEN
-    if model.__dict__.get("OPEN"):
-        schema |= OPEN
     if properties:
         schema["properties"] = dict(sorted(properties.items()))
     return schema | ({"required": sorted(required)} if required else {}) | dict(model.__dict__.get("RULES", {}))
@@ -64,6 +69,9 @@ def value_schema(hint: Any, full: bool) -> Json:
     """The schema of one field: its type, then the rules written beside it."""
     part = marker(hint, Part)
     extra = {key: value for key, value in _rules(hint).items() if key not in OURS_ONLY}
+    described = marker(hint, Described)
+    if described is not None:
+        return schema_of(described.model, full) | extra
     if part is not None:
         return (part_schema(part) if full else OPEN) | extra
     return _type_schema(plain(hint), full) | extra
@@ -125,6 +133,8 @@ def _named(name: str) -> Json:
 
 def _expanded(node: Json) -> Json:
     """One node of the compact table as the API server wants it."""
+    if node.get("ref") == "meta.v1.ObjectMeta":
+        return OBJECT_META
     if "ref" in node:
         target = _named(node["ref"])
         beside = _keywords(node)

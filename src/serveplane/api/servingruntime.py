@@ -69,9 +69,9 @@ class ServingRuntimeSpec(RuntimePod):
 class ServingRuntime(Model):
     """A runtime of a namespace; a ClusterServingRuntime reads the same and has no namespace."""
 
-    kind: str = "ServingRuntime"
     metadata: Json = msgspec.field(default_factory=dict)
     spec: ServingRuntimeSpec
+    status: Json = msgspec.field(default_factory=dict)
 
     @property
     def name(self) -> str:

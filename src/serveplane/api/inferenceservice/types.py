@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from serveplane.api.model import Inline, Int32, Int64, IntOrString, Model, Part, StringMap, rules
+from serveplane.api.model import Described, Inline, Int32, Int64, IntOrString, Model, Open, Part, StringMap, rules
+from serveplane.api.reported import InferenceServiceStatus
 from serveplane.objects import Json
 
 _NAMES = "sklearn tensorflow xgboost pytorch triton onnx huggingface pmml lightgbm paddle"
@@ -75,7 +76,7 @@ class MetricTarget(Model):
 
 
 class ResourceMetric(Model):
-    name: Annotated[Literal["cpu", "memory"], rules(required=True)]
+    name: Literal["cpu", "memory"]
     target: MetricTarget
 
 
@@ -237,10 +238,16 @@ class Explainer(ComponentSpec):
     art: ArtExplainer | None = None
 
 
+class CanaryPredictor(Predictor):
+    """KServe's schema has ephemeral containers here and nowhere else; validation refuses them."""
+
+    pod: Annotated[Json, Inline("core.v1.PodSpec", optional=("containers",))] = msgspec.field(default_factory=dict)
+
+
 class Canary(Model):
     """A second predictor that gets a share of the traffic."""
 
-    predictor: Predictor
+    predictor: CanaryPredictor
     traffic_percent: Annotated[Int32, rules(minimum=0, maximum=100)]
 
 
@@ -256,7 +263,7 @@ class InferenceService(Model):
 
     metadata: Json = msgspec.field(default_factory=dict)
     spec: InferenceServiceSpec
-    status: Json = msgspec.field(default_factory=dict)
+    status: Annotated[Json, Described(InferenceServiceStatus), Open()] = msgspec.field(default_factory=dict)
 
     @property
     def name(self) -> str:
