@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.kit.api import Api, Refused
 from tests.kit.testbed import Testbed
 from tests.kit.waiting import eventually
