@@ -1,0 +1,69 @@
+"""The definitions on a real API server: established, structural, explained and printed as users expect."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.kit.api import Api, documents, install
+from tests.kit.testbed import Testbed
+from tests.kit.waiting import eventually
+
+pytestmark = pytest.mark.testbed
+CONFIG = Path(__file__).resolve().parents[3] / "config/crd"
+IRIS = {
+    "apiVersion": "serving.kserve.io/v1beta1",
+    "kind": "InferenceService",
+    "metadata": {"name": "iris"},
+    "spec": {"predictor": {"model": {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://models/iris"}}},
+}
+
+
+def kubectl(testbed: Testbed, *words: str) -> str:
+    command = [str(testbed.program("kubectl")), "--kubeconfig", str(testbed.kubeconfig), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("serving.kserve.io_*.yaml"))
+
+
+@pytest.mark.parametrize("folder", [CONFIG / "minimal", CONFIG], ids=["minimal", "full"])
+async def test_definitions_are_established_and_structural(testbed: Testbed, api: Api, folder: Path) -> None:
+    await install(api, [document for file in files(folder) for document in documents(file)])
+    stored = await api.list("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    ours = [crd for crd in stored if crd["spec"]["group"] == "serving.kserve.io"]
+    assert len(ours) == len(files(folder))
+    for crd in ours:
+        states = {condition["type"]: condition["status"] for condition in crd["status"]["conditions"]}
+        assert states.get("Established") == "True", crd["metadata"]["name"]
+        assert "NonStructuralSchema" not in states, crd["status"]["conditions"]
+
+
+async def test_minimal_definitions_go_through_client_side_apply(testbed: Testbed) -> None:
+    for file in files(CONFIG / "minimal"):
+        kubectl(testbed, "apply", "-f", str(file))
+
+
+async def test_explain_and_get_speak_of_models(testbed: Testbed, api: Api, namespace: str) -> None:
+    await install(api, [document for file in files(CONFIG) for document in documents(file)])
+
+    async def explained() -> bool:
+        return "modelFormat" in kubectl(testbed, "explain", "inferenceservice.spec.predictor.model")
+
+    await eventually(explained)
+    await api.create(IRIS, namespace)
+    table = kubectl(testbed, "get", "isvc", "-n", namespace).splitlines()
+    assert table[0].split() == [
+        "NAME", "URL", "READY", "PREV", "LATEST", "PREVROLLEDOUTREVISION", "LATESTREADYREVISION", "AGE",
+    ]  # fmt: skip
+
+
+async def test_server_side_apply_merges_containers_and_env_by_name(testbed: Testbed, api: Api, namespace: str) -> None:
+    def service(env: str) -> dict:
+        container = {"name": "kserve-container", "image": "a", "env": [{"name": env, "value": "1"}]}
+        return IRIS | {"metadata": {"name": "mine"}, "spec": {"predictor": {"containers": [container]}}}
+
+    await api.apply(service("A"), namespace, manager="one")
+    stored = await api.apply(service("B"), namespace, manager="two")
+    assert sorted(item["name"] for item in stored["spec"]["predictor"]["containers"][0]["env"]) == ["A", "B"]
