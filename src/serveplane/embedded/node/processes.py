@@ -1,4 +1,4 @@
-"""One process of one container: started in a session of its own, stopped as a group, its end told as Kubernetes tells it.
+"""One process of one container: in a session of its own, stopped as a group, its end told as Kubernetes tells it.
 
 Where Linux allows it the process dies with the node (so that a node killed with -9 leaves nothing running);
 `leftovers` finds what escaped even that.

@@ -1,0 +1,204 @@
+"""The node's loop: the pods that the API gives to this node on one side, their processes on the other.
+
+One task per pod. It starts the pod, writes its status whenever that changes, and when the pod is to go it stops the
+processes first and only then lets the API forget it, as kubelets do.
+"""
+import asyncio
+import contextlib
+import logging
+
+from serveplane.embedded.node.addresses import PORTS_ANNOTATION
+from serveplane.embedded.node.context import NodeContext
+from serveplane.embedded.node.figures import Figures, by_session
+from serveplane.embedded.node.pods import Pod
+from serveplane.kube.client import PatchType
+from serveplane.kube.errors import Conflict, KubeError, NotFound
+from serveplane.kube.informers import Informers
+from serveplane.kube.kind import Key, Kind, is_being_deleted, uid_of
+from serveplane.objects import Json, quantity
+
+POD = Kind("v1", "Pod")
+RETRY = 1.0
+MEASURE = 5.0
+LAST_GRACE = 5.0   # how long pods may take when the whole node goes
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """Runs the pods of one node."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self.context = context
+        self.pods: dict[Key, Pod] = {}
+        self.figures: dict[str, dict[str, Figures]] = {}   # by pod uid and container
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._news: dict[Key, asyncio.Event] = {}
+        self._informers = Informers(context.client, context.clock)
+        self._informer = self._informers.informer(POD, fields=f"spec.nodeName={context.name}")
+        self._group: asyncio.TaskGroup | None = None
+        self._leaving = False
+
+    async def run(self) -> None:
+        """Until cancelled; then every process is stopped."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._informer.listen(lambda change: self._heard(change.item.key))
+                self._informers.start(group)
+                group.create_task(self._measure(), name="figures")
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        self._leaving = True
+        await asyncio.gather(*(pod.stop(min(pod.grace, LAST_GRACE)) for pod in self.pods.values()),
+                             return_exceptions=True)
+        await self.context.references.close()
+
+    # ---- one task per pod
+
+    def _heard(self, key: Key) -> None:
+        if self._leaving or self._group is None:
+            return
+        news = self._news.setdefault(key, asyncio.Event())
+        news.set()
+        if key not in self._tasks:
+            self._tasks[key] = self._group.create_task(self._look_after(key, news), name=f"pod {key}")
+
+    async def _look_after(self, key: Key, news: asyncio.Event) -> None:
+        """All pods of this name, one after the other (a StatefulSet brings the same name back)."""
+        try:
+            while (pod := self._informer.get(*key)) is not None:
+                news.clear()
+                await self._safely(key, pod, news)
+                if self._informer.get(*key) is not None:
+                    await news.wait()
+        finally:
+            self._tasks.pop(key, None)
+            self._news.pop(key, None)
+            if self._informer.get(*key) is not None and not self._leaving:
+                self._heard(key)
+
+    async def _safely(self, key: Key, pod: Json, news: asyncio.Event) -> None:
+        try:
+            if is_being_deleted(pod):
+                await self._forget(pod)
+            elif (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+                await self._live(key, pod, news)
+            else:
+                await self._until_deleted(key, uid_of(pod), news)
+        except KubeError as problem:
+            log.warning("pod %s: %s", key, problem)
+            await self.context.clock.sleep(RETRY)
+            news.set()
+        except Exception:
+            log.exception("pod %s", key)
+            self.context.record(pod, "Warning", "FailedToRun", "the node could not run this pod; its log says why")
+            await self.context.clock.sleep(RETRY)
+            news.set()
+
+    async def _live(self, key: Key, given: Json, news: asyncio.Event) -> None:
+        changed = asyncio.Event()
+        pod = self.pods[key] = Pod(given, self.context, changed.set)
+        living: asyncio.Task[None] | None = None
+        try:
+            await self._announce(pod, given)
+            living = asyncio.create_task(pod.run(), name=f"containers of {key}")
+            writing = asyncio.create_task(self._write_status(key, pod, changed), name=f"status of {key}")
+            try:
+                await self._until_deleted(key, pod.uid, news, pod)
+                await self._end(key, pod, living)
+            finally:
+                await _cancelled(writing)
+        finally:
+            if living is not None:
+                await _cancelled(living)
+            self.pods.pop(key, None)
+            self.figures.pop(pod.uid, None)
+        await self._forget_ended(key, pod)
+
+    async def _until_deleted(self, key: Key, uid: str, news: asyncio.Event, pod: Pod | None = None) -> None:
+        while True:
+            current = self._informer.get(*key)
+            if current is None or uid_of(current) != uid or is_being_deleted(current):
+                return
+            if pod is not None:
+                pod.update(current)
+            await news.wait()
+            news.clear()
+
+    async def _end(self, key: Key, pod: Pod, living: asyncio.Task[None]) -> None:
+        current = self._informer.get(*key)
+        grace = pod.grace if current is None else (current["metadata"].get("deletionGracePeriodSeconds") or 0.05)
+        self.context.record(pod.pod, "Normal", "Killing", "Stopping all containers of the pod")
+        await pod.stop(float(grace))
+        with contextlib.suppress(Exception):   # what went wrong while it lived has been told
+            await living
+
+    async def _forget_ended(self, key: Key, pod: Pod) -> None:
+        current = self._informer.get(*key)
+        if current is not None and uid_of(current) == pod.uid:
+            await self._forget(current)
+        pod.clean_up()
+
+    async def _forget(self, pod: Json) -> None:
+        """Tell the API that nothing of the pod runs any more; only then it may go."""
+        metadata = pod["metadata"]
+        with contextlib.suppress(NotFound, Conflict):
+            await self.context.client.delete(POD, metadata["name"], metadata["namespace"], uid=metadata["uid"],
+                                             grace_seconds=0)
+
+    # ---- status
+
+    async def _announce(self, pod: Pod, given: Json) -> None:
+        """Ports that were moved are said before the pod has an address, so nobody is sent to the wrong one."""
+        before = (given["metadata"].get("annotations") or {}).get(PORTS_ANNOTATION)
+        wanted = pod.address.annotation if pod.address.moved else None
+        if before != wanted:
+            body = {"metadata": {"uid": pod.uid, "annotations": {PORTS_ANNOTATION: wanted}}}
+            await self.context.client.patch(POD, given["metadata"]["name"], given["metadata"]["namespace"], body)
+
+    async def _write_status(self, key: Key, pod: Pod, changed: asyncio.Event) -> None:
+        written: Json | None = None
+        while True:
+            changed.clear()
+            current = self._informer.get(*key)
+            status = pod.status(pod.pod if current is None or uid_of(current) != pod.uid else current)
+            if status != written:
+                try:
+                    await self._patch_status(key, pod, status)
+                    written = status
+                except NotFound:
+                    return
+                except KubeError as problem:
+                    log.info("status of pod %s: %s", key, problem)
+                    await self.context.clock.sleep(RETRY)
+                    continue
+            await changed.wait()
+
+    async def _patch_status(self, key: Key, pod: Pod, status: Json) -> None:
+        body = {"metadata": {"uid": pod.uid}, "status": status}
+        await self.context.client.patch(POD, key.name, key.namespace, body, patch_type=PatchType.STRATEGIC,
+                                        subresource="status", field_manager="serveplane-node")
+
+    # ---- figures
+
+    async def _measure(self) -> None:
+        """Sum up what each container uses; one that is over its memory limit is ended as the kernel would."""
+        while True:
+            await self.context.clock.sleep(MEASURE)
+            sessions = by_session() if self.pods else {}
+            for pod in list(self.pods.values()):
+                used = {c.name: sessions.get(c.process.pid, Figures()) for c in pod.containers if c.process}
+                self.figures[pod.uid] = used
+                for container in pod.containers:
+                    limit = ((container.spec.get("resources") or {}).get("limits") or {}).get("memory")
+                    if limit and container.name in used and used[container.name].memory > quantity.parse(limit):
+                        container.kill_for_memory()
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task

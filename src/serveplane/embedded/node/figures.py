@@ -1,0 +1,70 @@
+"""What the processes of each container use: processor time and memory, summed over their sessions.
+
+Read from /proc in one pass (elsewhere from `ps`), seldom enough not to be noticed.
+"""
+import os
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one session: seconds of processor time so far, bytes of memory now."""
+    cpu_seconds: float = 0.0
+    memory: int = 0
+
+    def __add__(self, other: "Figures") -> "Figures":
+        return Figures(self.cpu_seconds + other.cpu_seconds, self.memory + other.memory)
+
+
+def by_session() -> dict[int, Figures]:
+    """The figures of every session on this machine that we may see, by its leader's pid."""
+    found = _from_proc() if PROC.joinpath("self/stat").exists() else _from_ps()
+    sums: dict[int, Figures] = {}
+    for session, figures in found:
+        sums[session] = sums.get(session, Figures()) + figures
+    return sums
+
+
+def machine_memory() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * PAGE
+    except (ValueError, OSError, AttributeError):
+        return 8 << 30
+
+
+def _from_proc() -> Iterator[tuple[int, Figures]]:
+    for name in os.listdir(PROC):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    text = file.read()
+            except OSError:   # ended meanwhile
+                continue
+            yield _parsed(text)
+
+
+def _parsed(text: bytes) -> tuple[int, Figures]:
+    """One line of /proc/PID/stat. The name in brackets may hold anything, so the fields are counted behind it."""
+    fields = text[text.rindex(b")") + 2:].split()
+    return int(fields[3]), Figures((int(fields[11]) + int(fields[12])) / TICKS, int(fields[21]) * PAGE)
+
+
+def _from_ps() -> Iterator[tuple[int, Figures]]:
+    listing = subprocess.run(["ps", "-axo", "pgid=,time=,rss="], capture_output=True, text=True, check=False)
+    for line in listing.stdout.splitlines():
+        group, spent, size = line.split()
+        yield int(group), Figures(_seconds(spent.replace("-", ":").split(":")), int(size) * 1024)
+
+
+def _seconds(parts: Iterable[str]) -> float:
+    total = 0.0
+    for part in parts:
+        total = total * 60 + float(part)
+    return total
