@@ -51,13 +51,19 @@ def resources(paths: dict[str, Any]) -> dict[str, Any]:
         if not match:
             continue
         version, namespaced, plural, sub = match[1].split("/", 1)[1], bool(match[2]), match[3], match[4]
-        gvk = next((op["x-kubernetes-group-version-kind"] for op in operations.values() if isinstance(op, dict) and "x-kubernetes-group-version-kind" in op), None)
+        gvks = (operation.get("x-kubernetes-group-version-kind") for operation in operations.values() if isinstance(operation, dict))
+        gvk = next(filter(None, gvks), None)
         if sub:
             found.setdefault((version, plural), {}).setdefault("subresources", []).append(sub)
         elif gvk:
             found.setdefault((version, plural), {}).update(kind=gvk["kind"], namespaced=namespaced)
-    return {f"{version} {entry['kind']}": {"plural": plural, "namespaced": entry["namespaced"], "subresources": sorted(entry.get("subresources", []))}
-            for (version, plural), entry in found.items() if "kind" in entry}  # fmt: skip
+    named = ((version, plural, entry) for (version, plural), entry in found.items() if "kind" in entry)
+    return {
+        f"{version} {entry['kind']}": {
+            "plural": plural, "namespaced": entry["namespaced"], "subresources": sorted(entry.get("subresources", []))
+        }
+        for version, plural, entry in named
+    }  # fmt: skip
 
 
 def main(folder: Path) -> None:
