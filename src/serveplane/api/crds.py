@@ -10,7 +10,7 @@ from serveplane.api.inferencegraph.types import InferenceGraph
 from serveplane.api.inferenceservice.types import InferenceService
 from serveplane.api.localmodel.types import LocalModelCache, LocalModelNode, LocalModelNodeGroup
 from serveplane.api.model import Model
-from serveplane.api.schema import schema_of
+from serveplane.api.schema import published, schema_of
 from serveplane.api.servingruntime import ServingRuntime
 from serveplane.api.storagecontainer import ClusterStorageContainer
 from serveplane.api.trainedmodel import TrainedModel
@@ -152,7 +152,7 @@ def _version(row: Definition, version: Version, full: bool) -> Json:
         found["additionalPrinterColumns"] = [_column(column) for column in row.columns]
     if row.status:
         found["subresources"] = {"status": {}}
-    return found | {"schema": {"openAPIV3Schema": object_schema(version.model, full)}}
+    return found | {"schema": {"openAPIV3Schema": published(object_schema(version.model, full))}}
 
 
 def object_schema(model: type[Model], full: bool = True) -> Json:

@@ -79,8 +79,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, metaclass=ModelMeta):
 
 Int32 = Annotated[int, rules(format="int32")]
 Int64 = Annotated[int, rules(format="int64")]
-Quantity = Annotated[int | float | str, rules(x_kubernetes_int_or_string=True)]
-IntOrString = Annotated[int | str, rules(x_kubernetes_int_or_string=True)]
+Quantity = Annotated[int | float | str, rules(format="quantity")]
+IntOrString = int | str
 StringMap = dict[str, str]
 
 M = TypeVar("M", bound=Model)

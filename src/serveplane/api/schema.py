@@ -23,6 +23,8 @@ from serveplane.objects import Json
 
 OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+QUANTITY = INT_OR_STRING | {"format": "quantity"}
+"""A quantity for our own checks; what is published says int-or-string, since API servers do not know the format."""
 OBJECT_META: Json = {
     "type": "object",
     "properties": {
@@ -139,8 +141,9 @@ def _expanded(node: Json) -> Json:
         target = _named(node["ref"])
         beside = _keywords(node)
         return target | beside if beside else target
-    if node.get("format") == "quantity" or node.get("format") == "int-or-string":
-        return INT_OR_STRING | _keywords(node, without=("type", "format"))
+    if node.get("format") in ("quantity", "int-or-string"):
+        kind = QUANTITY if node["format"] == "quantity" else INT_OR_STRING
+        return kind | _keywords(node, without=("type", "format"))
     schema = _keywords(node)
     if "properties" in node:
         schema["properties"] = {name: _expanded(child) for name, child in sorted(node["properties"].items())}
@@ -168,3 +171,21 @@ def _keyed(item: Json, keys: Iterable[str]) -> Json:
         return item
     defaults = {key: item["properties"][key] | {"default": ""} for key in missing}
     return item | {"properties": item["properties"] | defaults}
+
+
+def published(schema: Json) -> Json:
+    """A schema as an API server takes it. Parts that are shared stay shared, so this is quick."""
+    return _published(schema, {})
+
+
+def _published(schema: Json, done: dict[int, Json]) -> Json:
+    if id(schema) in done:
+        return done[id(schema)]
+    result = {key: value for key, value in schema.items() if (key, value) != ("format", "quantity")}
+    if "properties" in schema:
+        result["properties"] = {name: _published(child, done) for name, child in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            result[key] = _published(schema[key], done)
+    done[id(schema)] = result
+    return result
