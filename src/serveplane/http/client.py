@@ -1,0 +1,181 @@
+"""The client: requests over per-origin pools of keep-alive connections."""
+import asyncio
+import contextlib
+from collections.abc import AsyncIterable
+from typing import Literal
+
+from serveplane.clock import SYSTEM, Clock
+from serveplane.http import wire
+from serveplane.http.client_connection import ClientConnection, ClientResponse
+from serveplane.http.errors import ClientError, ConnectionLost, HttpError
+from serveplane.http.headers import Headers, RawHeader
+from serveplane.http.limits import ClientLimits, Timeouts
+from serveplane.http.messages import HeaderItems
+from serveplane.http.origin import Origin, split_url
+from serveplane.http.pool import OriginPool
+from serveplane.http.sweep import NEVER, Sweeper
+from serveplane.http.tls import ClientTls
+
+IDEMPOTENT = frozenset((b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"))
+SHORT_SECONDS = 8.0    # deadlines below this are announced to the sweeper
+ANNOUNCED_PARTS = 8
+
+RequestBody = bytes | AsyncIterable[bytes] | None
+Default = Literal["default"]
+
+
+class Client:
+    """Use as an async context manager, or call `close` at the end.
+
+    `timeout` is a number (the total), a `Timeouts`, or None for no deadline at all; without it the client's own applies.
+    """
+
+    def __init__(self, *, limits: ClientLimits | None = None, tls: ClientTls | None = None, timeouts: Timeouts | None = None,
+                 clock: Clock = SYSTEM) -> None:
+        self.limits = limits or ClientLimits()
+        self.tls = tls or ClientTls()
+        self.timeouts = timeouts or Timeouts()
+        self.clock = clock
+        self.closed = False
+        self._pools: dict[Origin, OriginPool] = {}
+        self._uploads: set[asyncio.Task[None]] = set()
+        self._sweeper: Sweeper | None = None
+
+    @property
+    def sweeper(self) -> Sweeper:
+        if self._sweeper is None:
+            self._sweeper = Sweeper(asyncio.get_running_loop(), self.clock, tick=1.0)
+        return self._sweeper
+
+    async def request(self, method: str, url: str, *, headers: HeaderItems = (), body: RequestBody = None,
+                      timeout: float | Timeouts | Default | None = "default", unix: str | None = None) -> ClientResponse:
+        """Send a request and wait for the head of its answer; the body is then read, streamed or closed."""
+        origin, target = split_url(url)
+        if unix is not None:
+            origin = origin._replace(unix=unix)
+        fields = headers if isinstance(headers, Headers) else Headers(headers)
+        return await self.send(origin, method.encode("ascii"), target.encode("ascii"), fields.raw, body, self._deadlines(timeout))
+
+    def _deadlines(self, timeout: float | Timeouts | Default | None) -> Timeouts:
+        if isinstance(timeout, Timeouts):
+            return timeout
+        if timeout == "default":
+            return self.timeouts
+        if timeout is None:
+            return Timeouts(None, None, None)
+        return Timeouts(self.timeouts.connect, None, float(timeout))
+
+    async def send(self, origin: Origin, method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody,
+                   timeouts: Timeouts) -> ClientResponse:
+        """The same for those who have it as bytes already. Host is added if it is not there; framing fields are ours.
+
+        An idempotent request whose kept connection turns out stale is sent once more, on a new one.
+        """
+        if self.closed:
+            raise ClientError("the client is closed")
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = OriginPool(self, origin)
+        total = NEVER if timeouts.total is None else self.clock.monotonic() + timeouts.total
+        head = _head(method, target, fields, body, pool.host)
+        try:
+            return await self._exchange(pool, method, head, body, timeouts, total, fresh=False)
+        except ConnectionLost as error:
+            if not error.replayable or not _may_repeat(method, fields, body):
+                raise
+        return await self._exchange(pool, method, head, body, timeouts, total, fresh=True)
+
+    async def _exchange(self, pool: OriginPool, method: bytes, head: bytes, body: RequestBody, timeouts: Timeouts, total: float, *,
+                        fresh: bool) -> ClientResponse:
+        connection = None if fresh else pool.take()
+        if connection is None:
+            left = None if total == NEVER else max(total - self.clock.monotonic(), 0.0)
+            connect = timeouts.connect if left is None else left if timeouts.connect is None else min(left, timeouts.connect)
+            connection = await pool.acquire(connect, fresh=fresh)
+        read = NEVER if timeouts.read is None else timeouts.read
+        self._announce(min(read, NEVER if timeouts.total is None else timeouts.total))
+        answer: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
+        if body is None or isinstance(body, bytes):
+            connection.send(head + body if body else head, method, read, total, answer)
+        else:
+            connection.uploading = True
+            connection.send(head, method, read, total, answer)
+            self._upload(connection, body, chunked=b"\r\nTransfer-Encoding: chunked\r\n" in head)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            connection.fail(ConnectionLost("the request was cancelled"))
+            raise
+
+    def _announce(self, shortest: float) -> None:
+        if shortest < SHORT_SECONDS:
+            self.sweeper.soon(max(shortest / ANNOUNCED_PARTS, 0.01))
+
+    def _upload(self, connection: ClientConnection, body: AsyncIterable[bytes], chunked: bool) -> None:
+        """Send a streaming body beside waiting for the answer: a server may refuse before it has read all."""
+        task = asyncio.get_running_loop().create_task(_send_body(connection, body, chunked), name="http upload")
+        self._uploads.add(task)
+        task.add_done_callback(self._uploads.discard)
+
+    async def close(self) -> None:
+        """Close every connection; running requests fail."""
+        self.closed = True
+        for pool in self._pools.values():
+            pool.close_idle()
+        if self._sweeper is not None:
+            for member in tuple(self._sweeper.members):
+                if isinstance(member, ClientConnection):
+                    member.fail(ConnectionLost("the client was closed"))
+            self._sweeper.stop()
+        for task in tuple(self._uploads):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, HttpError):
+                await task
+
+    async def __aenter__(self) -> "Client":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _head(method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody, host: bytes) -> bytes:
+    """The request's head with exactly one Host and one framing."""
+    kept, declared = [], None
+    for field in fields:
+        key = field[0].lower()
+        if key == b"content-length":
+            declared = field[1]
+        elif key == b"host":
+            host = field[1]
+        elif key != b"transfer-encoding":
+            kept.append(field)
+    if isinstance(body, bytes):
+        framing = b"Content-Length: %d\r\n" % len(body)
+    elif body is not None:
+        framing = b"Transfer-Encoding: chunked\r\n" if declared is None else b"Content-Length: %b\r\n" % declared
+    else:
+        framing = b"Content-Length: 0\r\n" if method in (b"POST", b"PUT", b"PATCH") else b""
+    return wire.request_head(method, target, [(b"Host", host), *kept], framing)
+
+
+def _may_repeat(method: bytes, fields: list[RawHeader], body: RequestBody) -> bool:
+    """RFC 9110, 9.2.2: only what does the same when done twice, and only if we still have its body."""
+    if body is not None and not isinstance(body, bytes):
+        return False
+    return method in IDEMPOTENT or any(name.lower() == b"idempotency-key" for name, _ in fields)
+
+
+async def _send_body(connection: ClientConnection, body: AsyncIterable[bytes], chunked: bool) -> None:
+    try:
+        async for piece in body:
+            if piece:
+                await connection.write(wire.chunk(piece) if chunked else piece)
+        if chunked:
+            await connection.write(wire.LAST_CHUNK)
+    except HttpError as error:
+        connection.fail(error)
+    except Exception as error:
+        connection.fail(ClientError(f"the request body could not be read: {error!r}"))
+    else:
+        connection.uploaded()

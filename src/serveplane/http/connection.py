@@ -1,0 +1,415 @@
+"""One client connection: bytes in, requests to the handler one after the other, answers out in order.
+
+The protocol object reads; `Output` writes. Only one request is parsed at a time: what a pipelining client sends ahead waits as
+bytes, so order is kept for free and nothing is parsed for a connection that will close. A handler runs in a task of its own,
+which the loss of the connection cancels.
+"""
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterable
+from typing import cast
+
+from serveplane.http import heads, wire
+from serveplane.http.body import Body
+from serveplane.http.engine import Engine, PassOn
+from serveplane.http.errors import ProtocolViolation, StatusError
+from serveplane.http.framing import ChunkedDecoder, Decoder, LengthDecoder
+from serveplane.http.messages import Peer, Request, Response, Upgrade
+from serveplane.http.output import Output
+from serveplane.http.refusals import first_look, refusal
+from serveplane.http.sweep import NEVER
+from serveplane.http.tls import peer_of
+from serveplane.http.tunnel import Tunnel
+
+LOG = logging.getLogger(__name__)
+PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """A server-side connection. States: idle, reading a head, handling (body coming or not), lingering, tunnelled, lost."""
+
+    __slots__ = ("_body", "_buffer", "_deaf", "_decoder", "_engine", "_expecting", "_held", "_limits", "_lost", "_mark", "_output",
+                 "_peer", "_scanned", "_served", "_started", "_task", "_transport", "_tunnel", "deadline")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._limits = engine.limits
+        self._buffer = b""
+        self._scanned = 0
+        self._peer: Peer | None = None
+        self._body: Body | None = None
+        self._decoder: Decoder | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._tunnel: Tunnel | None = None
+        self._expecting = False   # the client waits for 100 Continue
+        self._held = False        # we stopped reading from the socket
+        self._deaf = False        # whatever still comes is thrown away
+        self._lost = False
+        self._served = 0
+        self._started = 0.0
+        self._mark = 0            # progress at the last look, for the pace limits
+        self.deadline = NEVER
+
+    # asyncio.Protocol: the connection itself
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)
+        self._output = Output(transport)
+        transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        if self._engine.full:
+            self._engine.admit(self)
+            self._refuse(StatusError(503, "too many connections"))
+            return
+        self._engine.admit(self)
+        self.deadline = self._engine.clock.monotonic() + self._limits.head_seconds
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        if self._task is not None:
+            self._task.cancel()
+        else:
+            self._engine.forget(self)
+
+    def eof_received(self) -> None:
+        """The peer will send no more. HTTP clients that still want their answer do not half-close, so this is a goodbye."""
+
+    def pause_writing(self) -> None:
+        self._output.pause()
+        self._mark = self._transport.get_write_buffer_size()
+        self.deadline = self._engine.clock.monotonic() + self._limits.pace_seconds
+
+    def resume_writing(self) -> None:
+        self._output.resume()
+        self._watch_pace()
+        if self._task is None and not self._deaf:
+            self._idle()
+
+    # bytes in
+
+    def data_received(self, data: bytes) -> None:
+        if self._deaf:
+            return
+        if self._decoder is not None:
+            data = self._feed_body(data)
+            if not data:
+                return
+        self._buffer = self._buffer + data if self._buffer else data
+        if self._task is None and not self._output.paused:
+            self._next()
+        elif len(self._buffer) > self._limits.buffer_bytes:
+            self.hold()
+
+    def _feed_body(self, data: bytes) -> bytes:
+        """Give the body its part; what is left over belongs to the next request."""
+        decoder = cast(Decoder, self._decoder)
+        try:
+            data = decoder.feed(data)
+        except ProtocolViolation as error:
+            self._engine.metrics.refuse(error.status)
+            self._cut_body(error)
+            return b""
+        if decoder.done:
+            self._decoder = self._body = None
+            self.deadline = NEVER
+            if self._task is None:
+                self._idle()
+        return data
+
+    def _cut_body(self, error: StatusError) -> None:
+        """The rest of the body is not to be had: whoever reads it learns why, and the connection ends with this request."""
+        body, self._decoder, self._body = self._body, None, None
+        self._deaf = True
+        if body is not None:
+            body.fail(error)
+        if self._task is None:
+            self._linger()
+        else:
+            self.deadline = NEVER
+
+    def _next(self) -> None:
+        """Start on the next request, if its head is all there."""
+        data = self._buffer
+        if not self._scanned and data.startswith(b"\r\n"):
+            data = self._buffer = data[2:]   # one stray empty line before a request is forgiven (RFC 9112, 2.2)
+        end = data.find(b"\r\n\r\n", self._scanned)
+        if end < 0 or end > self._limits.head_bytes:
+            self._incomplete(data)
+            return
+        self._scanned = 0
+        self._started = self._engine.clock.monotonic()
+        try:
+            request = heads.request_head(data[:end + 4], self._limits, self._peer or self._meet())
+            if self._engine.hosts is not None and not self._engine.allows(request):
+                raise ProtocolViolation("this Host is not served here", 421)
+        except ProtocolViolation as error:
+            self._violated(error, data, end)
+            return
+        self._buffer = data[end + 4:]
+        if request.length:
+            self._expect_body(request)
+        else:
+            self.deadline = NEVER
+        self._engine.metrics.in_flight += 1
+        self._task = self._engine.loop.create_task(self._run(request))
+
+    def _incomplete(self, data: bytes) -> None:
+        try:
+            first_look(data, self._limits)
+        except ProtocolViolation as error:
+            self._refuse(error)
+            return
+        if data and not self._scanned:
+            self.deadline = self._engine.clock.monotonic() + self._limits.head_seconds
+        self._scanned = max(len(data) - 3, 0)
+
+    def _violated(self, error: ProtocolViolation, data: bytes, end: int) -> None:
+        if data[:end + 4] == PREFACE_HEAD and self._engine.http2 is not None and not self._served:
+            self._task = self._engine.loop.create_task(self._pass_on())
+        else:
+            self._refuse(error)
+
+    def _meet(self) -> Peer:
+        self._peer = peer_of(self._transport)
+        raw = self._transport.get_extra_info("socket")
+        if raw is not None and raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)   # a peer that vanished must not hold a watch for ever
+        return self._peer
+
+    def _expect_body(self, request: Request) -> None:
+        buffer, length = self._buffer, request.length
+        if 0 < length <= len(buffer):   # the usual small request is all here: no stream needed
+            request._body = buffer[:length]
+            self._buffer = buffer[length:]
+            self.deadline = NEVER
+            return
+        body = self._body = request._body = Body(self, self._limits.buffer_bytes)
+        self._decoder = LengthDecoder(body, length) if length > 0 else ChunkedDecoder(body)
+        expect = request.headers.index.get(b"expect")
+        self._expecting = expect is not None and expect.lower() == b"100-continue" and not buffer and not request.http10
+        self._watch_pace()
+        if buffer:
+            self._buffer = b""
+            self._buffer = self._feed_body(buffer)
+
+    # handling
+
+    async def _run(self, request: Request) -> None:
+        response = None
+        try:
+            response = await self._answer(request)
+            if isinstance(response, Upgrade) and self._decoder is None:
+                await self._upgrade(response)
+            else:
+                await self._send(request, response)
+        except asyncio.CancelledError:
+            if not self._lost:
+                self._transport.abort()
+            raise
+        except Exception:
+            if not self._lost:
+                LOG.exception("%s %s: the answer could not be sent", request.method, request.path)
+            self._transport.abort()
+        finally:
+            self._finished(request, response)
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            return await self._engine.handler(request)
+        except StatusError as error:
+            return refusal(error)
+        except Exception:
+            LOG.exception("%s %s: the handler failed", request.method, request.path)
+            return Response.text("internal error\n", 500)
+
+    async def _send(self, request: Request, response: Response) -> None:
+        date = self._engine.dates.at(self._engine.clock.monotonic())
+        keep = request.keep_alive = self._may_keep(request, response)
+        body = response.body
+        if isinstance(body, bytes):
+            self._output.whole(request, response, body, keep, date)
+            return
+        try:
+            request.keep_alive = await self._output.stream(request, response, body, keep, date)
+        finally:
+            await _close(body)
+
+    def _may_keep(self, request: Request, response: Response) -> bool:
+        """Whether another request may follow: both sides want it, and the end of this one's body will be found."""
+        if not request.keep_alive or self._engine.draining or self._deaf:
+            return False
+        if b"connection" in response.headers.index and "close" in response.headers.tokens("connection"):
+            return False
+        decoder = self._decoder
+        if decoder is None:
+            return True
+        return not self._expecting and isinstance(decoder, LengthDecoder) and decoder.remaining <= self._limits.drain_bytes
+
+    def _finished(self, request: Request, response: Response | None) -> None:
+        engine = self._engine
+        self._task = None
+        self._served += 1
+        engine.metrics.in_flight -= 1
+        if response is not None:
+            engine.record(request, response, self._output.sent, self._started, engine.clock.monotonic())
+        if self._body is not None:
+            self._body.discard()
+        if self._lost:
+            engine.forget(self)
+        elif self._tunnel is not None:
+            self._transport.close()
+        elif not request.keep_alive:
+            self._linger()
+        else:
+            self._idle()
+
+    def _idle(self) -> None:
+        """Ready for the next request: it may be here already."""
+        if self._decoder is not None:   # still skipping a body nobody read
+            self._watch_pace()
+            return
+        if self._output.paused:
+            return
+        if self._held:
+            self.go_on()
+        if self._buffer:
+            self.deadline = self._engine.clock.monotonic() + self._limits.head_seconds
+            self._next()
+        elif self._engine.draining:
+            self._linger()
+        else:
+            self.deadline = self._engine.clock.monotonic() + self._limits.idle_seconds
+
+    # upgrades
+
+    async def _upgrade(self, response: Upgrade) -> None:
+        framing = b"Connection: Upgrade\r\n" if response.status == 101 else b""
+        date = self._engine.dates.at(self._engine.clock.monotonic())
+        self._transport.write(wire.response_head(response.status, response.headers, framing, date))
+        await self._tunnelled(response.run)
+
+    async def _pass_on(self) -> None:
+        """The peer speaks HTTP/2: another party takes the bytes, preface included."""
+        self._engine.metrics.in_flight += 1
+        try:
+            await self._tunnelled(cast(PassOn, self._engine.http2))
+        except Exception:
+            LOG.exception("passing HTTP/2 on failed")
+        finally:
+            self._engine.metrics.in_flight -= 1
+            self._task = None
+            self._transport.close()
+            if self._lost:
+                self._engine.forget(self)
+
+    async def _tunnelled(self, run: PassOn) -> None:
+        already, self._buffer = self._buffer, b""
+        self.deadline = NEVER
+        self._tunnel = Tunnel(self._transport, already, on_lost=self._tunnel_lost)
+        await run(self._tunnel)
+
+    def _tunnel_lost(self) -> None:
+        """Whoever runs the tunnel may still read what had come; a little later it is told to stop."""
+        self._lost = True
+        if self._task is None:
+            self._engine.forget(self)
+        else:
+            self.deadline = self._engine.clock.monotonic() + self._limits.linger_seconds
+
+    # the body's Flow
+
+    def hold(self) -> None:
+        if not self._held:
+            self._held = True
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        if self._held:
+            self._held = False
+            if not self._lost:
+                self._transport.resume_reading()
+
+    def wanted(self) -> None:
+        if self._expecting:
+            self._expecting = False
+            self._transport.write(wire.CONTINUE)
+            self._watch_pace()
+
+    # deadlines and the end
+
+    def _watch_pace(self) -> None:
+        """From now on the peer has to make progress, if anything is still to come from it."""
+        if self._body is not None:
+            self._mark = self._body.received
+            self.deadline = self._engine.clock.monotonic() + self._limits.pace_seconds
+        else:
+            self.deadline = NEVER
+
+    def expire(self, now: float) -> None:
+        self.deadline = now + self._limits.pace_seconds
+        if self._lost and self._task is not None:
+            self._task.cancel()
+        elif self._deaf or self._transport.is_closing():
+            self._transport.abort()
+        elif self._output.paused:
+            self._expire_writing()
+        elif self._body is not None:
+            self._expire_reading(self._body)
+        elif self._task is not None:
+            self.deadline = NEVER
+        elif self._buffer:
+            self._refuse(ProtocolViolation("the request did not come in time", 408))
+        elif self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _expire_writing(self) -> None:
+        waiting = self._transport.get_write_buffer_size()
+        if self._mark - waiting < self._limits.pace_bytes:
+            self._transport.abort()
+        self._mark = waiting
+
+    def _expire_reading(self, body: Body) -> None:
+        blameless = self._held or self._expecting
+        if not blameless and body.received - self._mark < self._limits.pace_bytes:
+            self._cut_body(StatusError(408, "the body came too slowly"))
+        self._mark = body.received
+
+    def _refuse(self, error: StatusError) -> None:
+        """Answer what never became a request, and close."""
+        self._engine.metrics.refuse(error.status)
+        text = f"{error.message}\n".encode()
+        framing = b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n" % len(text)
+        date = self._engine.dates.at(self._engine.clock.monotonic())
+        self._transport.write(b"".join((wire.status_line(error.status), date, framing, b"\r\n", text)))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close so that the peer can still read our answer: closing with its bytes unread would reset the connection under it."""
+        unread = self._deaf or self._buffer or self._decoder is not None
+        self._deaf = True
+        self._buffer, self._decoder, self._body = b"", None, None
+        self.deadline = self._engine.clock.monotonic() + self._limits.linger_seconds
+        if not unread:
+            self._transport.close()
+            return
+        self.go_on()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def retire(self) -> None:
+        """The server is draining: go now if idle, else after the current answer."""
+        if self._task is None and not self._deaf and not self._output.paused:
+            self._linger()
+
+    def abort(self) -> None:
+        """End at once; a running handler is cancelled by the loss of its connection."""
+        self._transport.abort()
+
+
+async def _close(body: AsyncIterable[bytes]) -> None:
+    """Let a generator run its clean-up now, not when the garbage collector finds it."""
+    close = getattr(body, "aclose", None)
+    if close is not None:
+        await close()
