@@ -185,6 +185,10 @@ class Client:
             async for chunk in chunks:
                 yield chunk
 
+    async def document(self, path: str) -> Json:
+        """Whatever JSON the server has at a path: `/version`, `/openapi/v3/...`."""
+        return await self._get_path(path)
+
     # ---- writes
 
     async def create(
