@@ -1,0 +1,237 @@
+"""Deployments: one ReplicaSet per template, moved from the old to the new as the strategy says."""
+from datetime import timedelta
+
+from serveplane.clock import parse_timestamp
+from serveplane.embedded.workloads import rollout
+from serveplane.embedded.workloads.cluster import DEPLOYMENT, POD, REPLICA_SET, Cluster
+from serveplane.embedded.workloads.pods import is_over, template_hash
+from serveplane.kube.controller import Controller
+from serveplane.kube.kind import Key, controller_reference, is_being_deleted
+from serveplane.kube.watches import Owned, Primary
+from serveplane.objects import Json
+from serveplane.objects.conditions import condition, with_condition
+
+HASH = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+COPIED = ("deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas", REVISION,
+          "kubectl.kubernetes.io/last-applied-configuration")
+
+
+def bare_template(replica_set: Json) -> Json:
+    """The template without the label that makes it unique, for comparison with the Deployment's."""
+    template: Json = replica_set["spec"]["template"]
+    metadata = dict(template.get("metadata") or {})
+    metadata["labels"] = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH}
+    return {**template, "metadata": metadata}
+
+
+def current_set(deployment: Json, sets: list[Json]) -> Json | None:
+    """The ReplicaSet of the Deployment's present template; of several the oldest."""
+    wanted = _normal(deployment["spec"]["template"])
+    same = [one for one in sets if _normal(bare_template(one)) == wanted]
+    return min(same, key=lambda one: (one["metadata"]["creationTimestamp"], one["metadata"]["name"]), default=None)
+
+
+def _normal(template: Json) -> Json:
+    metadata = {name: value for name, value in (template.get("metadata") or {}).items()
+                if value and name != "creationTimestamp"}
+    return {**template, "metadata": metadata}
+
+
+def revision(obj: Json) -> int:
+    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
+    return int(text) if text.isdigit() else 0
+
+
+def new_replica_set(deployment: Json, number: int, collisions: int) -> Json:
+    spec, metadata = deployment["spec"], deployment["metadata"]
+    mark = template_hash({"template": _normal(spec["template"]), "collisions": collisions})
+    template_meta = spec["template"].get("metadata") or {}
+    labels = {**(template_meta.get("labels") or {}), HASH: mark}
+    selector = spec["selector"]
+    annotations = {name: value for name, value in (metadata.get("annotations") or {}).items() if name not in COPIED}
+    return {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": f"{metadata['name']}-{mark}", "namespace": metadata["namespace"], "labels": labels,
+                     "annotations": {**annotations, REVISION: str(number)},
+                     "ownerReferences": [controller_reference(deployment)]},
+        "spec": {"replicas": 0, "minReadySeconds": spec.get("minReadySeconds") or 0,
+                 "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: mark}},
+                 "template": {**spec["template"], "metadata": {**template_meta, "labels": labels}}}}
+
+
+def next_replicas(deployment: Json, new: Json, old: list[Json], old_pods: int) -> dict[str, int]:
+    """How many replicas which set should have next; nothing means there is nothing to do."""
+    spec = deployment["spec"]
+    desired = spec.get("replicas", 1)
+    strategy = spec.get("strategy") or {}
+    counted = [_counted(one) for one in sorted(old, key=lambda one: one["metadata"]["creationTimestamp"])]
+    if spec.get("paused"):
+        return {}
+    if strategy.get("type") == "Recreate":
+        return rollout.recreate(desired, _counted(new), counted, old_pods)
+    rolling = strategy.get("rollingUpdate") or {}
+    surge, unavailable = rollout.limits(desired, rolling.get("maxSurge"), rolling.get("maxUnavailable"))
+    return rollout.rolling(desired, _counted(new), counted, surge, unavailable)
+
+
+def deployment_status(deployment: Json, new: Json | None, sets: list[Json], now: str) -> Json:
+    spec, before = deployment["spec"], deployment.get("status") or {}
+    desired = spec.get("replicas", 1)
+    total = {name: sum((one.get("status") or {}).get(name) or 0 for one in sets)
+             for name in ("replicas", "readyReplicas", "availableReplicas")}
+    updated = ((new or {}).get("status") or {}).get("replicas") or 0
+    counts = {**total, "updatedReplicas": updated,
+              "unavailableReplicas": max(sum(one["spec"].get("replicas", 1) for one in sets)
+                                         - total["availableReplicas"], 0)}
+    status: Json = {"observedGeneration": deployment["metadata"].get("generation", 0)}
+    status |= {name: count for name, count in counts.items() if count}
+    if before.get("collisionCount"):
+        status["collisionCount"] = before["collisionCount"]
+    status["conditions"] = _conditions(deployment, new, sets, counts, desired, now)
+    return status
+
+
+def _conditions(deployment: Json, new: Json | None, sets: list[Json], counts: dict[str, int], desired: int,
+                now: str) -> list[Json]:
+    before: list[Json] = (deployment.get("status") or {}).get("conditions") or []
+    rolling = (deployment["spec"].get("strategy") or {}).get("rollingUpdate") or {}
+    _, unavailable = rollout.limits(desired, rolling.get("maxSurge"), rolling.get("maxUnavailable"))
+    if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
+        unavailable = 0
+    good = counts["availableReplicas"] >= desired - unavailable
+    available: Json = {"type": "Available", "status": "True" if good else "False",
+                       "reason": "MinimumReplicasAvailable" if good else "MinimumReplicasUnavailable",
+                       "message": f"Deployment {'has' if good else 'does not have'} minimum availability."}
+    result = _dated(before, available, now)
+    progressing = _progressing(deployment, new, counts, desired, now)
+    if progressing:
+        result = _dated(result, progressing, now)
+    failures = [entry for one in sets for entry in (one.get("status") or {}).get("conditions") or ()
+                if entry["type"] == "ReplicaFailure"]
+    result = [entry for entry in result if entry["type"] != "ReplicaFailure"]
+    return [*result, failures[0] | {"lastUpdateTime": failures[0]["lastTransitionTime"]}] if failures else result
+
+
+def _progressing(deployment: Json, new: Json | None, counts: dict[str, int], desired: int, now: str) -> Json | None:
+    if deployment["spec"].get("paused"):
+        return {"type": "Progressing", "status": "Unknown", "reason": "DeploymentPaused",
+                "message": "Deployment is paused"}
+    name = new["metadata"]["name"] if new else ""
+    if is_complete(counts, desired):
+        return {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable",
+                "message": f'ReplicaSet "{name}" has successfully progressed.'}
+    before = condition((deployment.get("status") or {}).get("conditions"), "Progressing")
+    if before and not _has_moved(deployment, counts) and _is_late(deployment, before, now):
+        return {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+                "message": f'ReplicaSet "{name}" has timed out progressing.'}
+    return {"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated",
+            "message": f'ReplicaSet "{name}" is progressing.'}
+
+
+def is_complete(counts: dict[str, int], desired: int) -> bool:
+    return counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == desired
+
+
+def _has_moved(deployment: Json, counts: dict[str, int]) -> bool:
+    before = deployment.get("status") or {}
+    return any(counts[name] != (before.get(name) or 0) for name in ("updatedReplicas", "readyReplicas",
+                                                                    "availableReplicas", "replicas"))
+
+
+def _is_late(deployment: Json, before: Json, now: str) -> bool:
+    if before.get("reason") == "ProgressDeadlineExceeded":
+        return True
+    if before.get("reason") == "NewReplicaSetAvailable":
+        return False
+    deadline = deployment["spec"].get("progressDeadlineSeconds") or 600
+    since = before.get("lastUpdateTime") or before.get("lastTransitionTime") or now
+    return (parse_timestamp(now) - parse_timestamp(since)).total_seconds() >= deadline
+
+
+def _dated(conditions: list[Json], new: Json, now: str) -> list[Json]:
+    """Deployments also say when a condition was last updated: whenever its reason or message changes."""
+    before = condition(conditions, new["type"])
+    same = before is not None and all(before.get(name) == new[name] for name in ("status", "reason", "message"))
+    updated = before["lastUpdateTime"] if before and same and before.get("lastUpdateTime") else now
+    return with_condition(conditions, {**new, "lastUpdateTime": updated}, now)
+
+
+def _counted(one: Json) -> rollout.Set:
+    return rollout.Set(one["metadata"]["name"], one["spec"].get("replicas", 1),
+                       (one.get("status") or {}).get("availableReplicas") or 0)
+
+
+class Deployments:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def controller(self) -> Controller:
+        return Controller("deployment", self.reconcile, [Primary(DEPLOYMENT), Owned(REPLICA_SET)],
+                          workers=4, clock=self._cluster.clock)
+
+    async def reconcile(self, key: Key) -> timedelta | None:
+        deployment = self._cluster.informer(DEPLOYMENT).get(*key)
+        if deployment is None or is_being_deleted(deployment):
+            return None
+        sets = self._cluster.owned(REPLICA_SET, deployment)
+        new = current_set(deployment, sets) or await self._make(deployment, sets)
+        new = await self._revised(deployment, new, sets)
+        await self._move(deployment, new)
+        await self._tidy(deployment, new)
+        return await self._tell(deployment, new)
+
+    async def _make(self, deployment: Json, sets: list[Json]) -> Json:
+        number = max(map(revision, sets), default=0) + 1
+        collisions = (deployment.get("status") or {}).get("collisionCount") or 0
+        made = await self._cluster.create(new_replica_set(deployment, number, collisions))
+        self._cluster.record(deployment, "Normal", "ScalingReplicaSet", f"Created {made['metadata']['name']}")
+        return made
+
+    async def _revised(self, deployment: Json, new: Json, sets: list[Json]) -> Json:
+        """A set that becomes current again (a roll-back) gets the highest number; the Deployment shows it."""
+        others = [revision(one) for one in sets if one["metadata"]["uid"] != new["metadata"]["uid"]]
+        number = max(revision(new), max(others, default=0) + 1)
+        if revision(new) != number:
+            annotations = {**(new["metadata"].get("annotations") or {}), REVISION: str(number)}
+            new = await self._cluster.update({**new, "metadata": {**new["metadata"], "annotations": annotations}})
+        if revision(deployment) != number:
+            key = deployment["metadata"]
+            body = {"metadata": {"annotations": {REVISION: str(number)}}}
+            changed = await self._cluster.client.patch(DEPLOYMENT, key["name"], key["namespace"], body)
+            self._cluster.informer(DEPLOYMENT).note(changed)
+            deployment["metadata"] = changed["metadata"]
+        return new
+
+    async def _move(self, deployment: Json, new: Json) -> None:
+        sets = self._cluster.owned(REPLICA_SET, deployment)
+        fresh = next((one for one in sets if one["metadata"]["uid"] == new["metadata"]["uid"]), new)
+        old = [one for one in sets if one["metadata"]["uid"] != new["metadata"]["uid"]]
+        pods = sum(not is_over(pod) for one in old for pod in self._cluster.owned(POD, one))
+        for name, replicas in next_replicas(deployment, fresh, old, pods).items():
+            chosen = next(one for one in [fresh, *old] if one["metadata"]["name"] == name)
+            was = chosen["spec"].get("replicas", 1)
+            await self._cluster.update({**chosen, "spec": {**chosen["spec"], "replicas": replicas}})
+            self._cluster.record(deployment, "Normal", "ScalingReplicaSet",
+                                 f"Scaled {'up' if replicas > was else 'down'} replica set {name} "
+                                 f"from {was} to {replicas}")
+
+    async def _tidy(self, deployment: Json, new: Json) -> None:
+        """Old sets beyond the history limit go once they are empty."""
+        keep = deployment["spec"].get("revisionHistoryLimit", 10)
+        old = [one for one in self._cluster.owned(REPLICA_SET, deployment)
+               if one["metadata"]["uid"] != new["metadata"]["uid"] and not is_being_deleted(one)]
+        empty = [one for one in old if not one["spec"].get("replicas", 1)
+                 and not (one.get("status") or {}).get("replicas")]
+        for one in sorted(empty, key=revision)[:max(len(old) - keep, 0)]:
+            await self._cluster.delete(one)
+
+    async def _tell(self, deployment: Json, new: Json) -> timedelta | None:
+        sets = self._cluster.owned(REPLICA_SET, deployment)
+        fresh = next((one for one in sets if one["metadata"]["uid"] == new["metadata"]["uid"]), new)
+        status = deployment_status(deployment, fresh, sets, self._cluster.now)
+        await self._cluster.write_status(deployment, status)
+        progressing = condition(status["conditions"], "Progressing")
+        if progressing and progressing["reason"] == "ReplicaSetUpdated":
+            return timedelta(seconds=(deployment["spec"].get("progressDeadlineSeconds") or 600) + 1)
+        return None
