@@ -65,7 +65,8 @@ def test_the_agent_is_as_the_design_gives_it() -> None:
     (agent,) = [obj for obj in objects("localmodelnodes") if obj["kind"] == "DaemonSet"]
     pod = agent["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert agent["metadata"]["name"] == agent["metadata"]["labels"]["control-plane"] == pod["serviceAccountName"] == "kserve-localmodelnode-agent"
+    names = {agent["metadata"]["name"], agent["metadata"]["labels"]["control-plane"], pod["serviceAccountName"]}
+    assert names == {"kserve-localmodelnode-agent"}
     assert pod["nodeSelector"] == {"kserve/localmodel": "worker"}
     assert {env["name"]: env["valueFrom"]["fieldRef"]["fieldPath"] for env in container["env"]} == {
         "POD_NAMESPACE": "metadata.namespace", "NODE_NAME": "spec.nodeName"}  # fmt: skip
