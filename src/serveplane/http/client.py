@@ -1,7 +1,7 @@
 """The client: requests over per-origin pools of keep-alive connections."""
 import asyncio
 import contextlib
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable
 from typing import Literal
 
 from serveplane.clock import SYSTEM, Clock
@@ -48,13 +48,17 @@ class Client:
         return self._sweeper
 
     async def request(self, method: str, url: str, *, headers: HeaderItems = (), body: RequestBody = None,
-                      timeout: float | Timeouts | Default | None = "default", unix: str | None = None) -> ClientResponse:
-        """Send a request and wait for the head of its answer; the body is then read, streamed or closed."""
+                      timeout: float | Timeouts | Default | None = "default", unix: str | None = None,
+                      before_send: Callable[[], None] | None = None) -> ClientResponse:
+        """Send a request and wait for the head of its answer; the body is then read, streamed or closed.
+
+        `before_send` is called when the connection stands, right before the first byte goes out; it may refuse by raising.
+        """
         origin, target = split_url(url)
         if unix is not None:
             origin = origin._replace(unix=unix)
         fields = headers if isinstance(headers, Headers) else Headers(headers)
-        return await self.send(origin, method.encode("ascii"), target.encode("ascii"), fields.raw, body, self._deadlines(timeout))
+        return await self.send(origin, method.encode("ascii"), target.encode("ascii"), fields.raw, body, self._deadlines(timeout), before_send)
 
     def _deadlines(self, timeout: float | Timeouts | Default | None) -> Timeouts:
         if isinstance(timeout, Timeouts):
@@ -66,7 +70,7 @@ class Client:
         return Timeouts(self.timeouts.connect, None, float(timeout))
 
     async def send(self, origin: Origin, method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody,
-                   timeouts: Timeouts) -> ClientResponse:
+                   timeouts: Timeouts, before_send: Callable[[], None] | None = None) -> ClientResponse:
         """The same for those who have it as bytes already. Host is added if it is not there; framing fields are ours.
 
         An idempotent request whose kept connection turns out stale is sent once more, on a new one.
@@ -79,27 +83,32 @@ class Client:
         total = NEVER if timeouts.total is None else self.clock.monotonic() + timeouts.total
         head = _head(method, target, fields, body, pool.host)
         try:
-            return await self._exchange(pool, method, head, body, timeouts, total, fresh=False)
+            return await self._exchange(pool, head, body, timeouts, total, fresh=False, before_send=before_send)
         except ConnectionLost as error:
             if not error.replayable or not _may_repeat(method, fields, body):
                 raise
-        return await self._exchange(pool, method, head, body, timeouts, total, fresh=True)
+        return await self._exchange(pool, head, body, timeouts, total, fresh=True, before_send=before_send)
 
-    async def _exchange(self, pool: OriginPool, method: bytes, head: bytes, body: RequestBody, timeouts: Timeouts, total: float, *,
-                        fresh: bool) -> ClientResponse:
+    async def _exchange(self, pool: OriginPool, head: bytes, body: RequestBody, timeouts: Timeouts, total: float, *,
+                        fresh: bool, before_send: Callable[[], None] | None = None) -> ClientResponse:
         connection = None if fresh else pool.take()
         if connection is None:
             left = None if total == NEVER else max(total - self.clock.monotonic(), 0.0)
             connect = timeouts.connect if left is None else left if timeouts.connect is None else min(left, timeouts.connect)
             connection = await pool.acquire(connect, fresh=fresh)
+        if before_send is not None:
+            try:
+                before_send()
+            except BaseException:
+                pool.release(connection, None)
+                raise
         read = NEVER if timeouts.read is None else timeouts.read
         self._announce(min(read, NEVER if timeouts.total is None else timeouts.total))
         answer: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
         if body is None or isinstance(body, bytes):
-            connection.send(head + body if body else head, method, read, total, answer)
+            connection.send(head, body or b"", read, total, answer)
         else:
-            connection.uploading = True
-            connection.send(head, method, read, total, answer)
+            connection.send(head, b"", read, total, answer)
             self._upload(connection, body, chunked=b"\r\nTransfer-Encoding: chunked\r\n" in head)
         try:
             return await answer
@@ -114,6 +123,7 @@ class Client:
     def _upload(self, connection: ClientConnection, body: AsyncIterable[bytes], chunked: bool) -> None:
         """Send a streaming body beside waiting for the answer: a server may refuse before it has read all."""
         task = asyncio.get_running_loop().create_task(_send_body(connection, body, chunked), name="http upload")
+        connection.upload = task
         self._uploads.add(task)
         task.add_done_callback(self._uploads.discard)
 
@@ -173,9 +183,8 @@ async def _send_body(connection: ClientConnection, body: AsyncIterable[bytes], c
                 await connection.write(wire.chunk(piece) if chunked else piece)
         if chunked:
             await connection.write(wire.LAST_CHUNK)
-    except HttpError as error:
-        connection.fail(error)
     except Exception as error:
-        connection.fail(ClientError(f"the request body could not be read: {error!r}"))
+        connection.upload = None   # this task: it ends by itself
+        connection.fail(error if isinstance(error, HttpError) else ClientError(f"the request body could not be read: {error!r}"))
     else:
         connection.uploaded()
