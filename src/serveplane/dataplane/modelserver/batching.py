@@ -1,0 +1,154 @@
+"""Many requests, one predict.
+
+Most of what a small model costs is the call, not the rows. So all requests that one turn of the event loop brings are stacked
+and predicted together; nothing ever waits for company, hence a lone request is as fast as without. A model that turns out to be slow
+is called in a thread, so that health checks stay prompt; what arrives meanwhile is the next batch. The queue is bounded.
+"""
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from serveplane.clock import SYSTEM, Clock
+from serveplane.dataplane.modelserver.errors import InvalidInput, Overloaded
+from serveplane.dataplane.modelserver.limits import BatchLimits
+from serveplane.dataplane.modelserver.tensors import Array
+
+Predict = Callable[[Array], Array]
+
+
+class _Waiting(NamedTuple):
+    rows: Array
+    answer: asyncio.Future[Array]
+
+
+class Batcher:
+    """Calls `predict` for stacked rows and deals the results out again, in order."""
+
+    def __init__(self, predict: Predict, limits: BatchLimits | None = None, clock: Clock = SYSTEM) -> None:
+        self._predict, self._limits, self._clock = predict, limits or BatchLimits(), clock
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._usual_seconds = 0.0
+        self._running = False      # a flush is scheduled or a thread is predicting
+        self._thread: ThreadPoolExecutor | None = None
+        self.largest = 0           # rows of the largest batch so far
+
+    async def __call__(self, rows: Array) -> Array:
+        """The prediction for these rows, at least one."""
+        limits = self._limits
+        if len(self._waiting) >= limits.waiting_requests or self._waiting_bytes > limits.waiting_bytes:
+            raise Overloaded(f"{len(self._waiting)} requests are waiting already")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Array] = loop.create_future()
+        self._waiting.append(_Waiting(rows, answer))
+        self._waiting_bytes += rows.nbytes
+        if not self._running:
+            self._running = True
+            loop.call_soon(self._flush)
+        return await answer
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+
+    def _flush(self) -> None:
+        batch = self._take()
+        if self._usual_seconds > self._limits.slow_seconds:
+            asyncio.get_running_loop().create_task(self._predict_in_thread(batch))
+            return
+        try:
+            self._finish(batch, *self._run(batch))
+        finally:
+            self._again()
+
+    def _again(self) -> None:
+        self._running = bool(self._waiting)
+        if self._running:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _take(self) -> list[_Waiting]:
+        """The oldest requests whose rows can be stacked: same width, same type, within the limit."""
+        first, total, count = self._waiting[0].rows, 0, 0
+        for rows, _ in self._waiting:
+            total += len(rows)
+            if rows.shape[1:] != first.shape[1:] or rows.dtype != first.dtype or (count and total > self._limits.rows):
+                break
+            count += 1
+        batch, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._waiting_bytes -= sum(rows.nbytes for rows, _ in batch)
+        return [waiting for waiting in batch if not waiting.answer.done()]   # the client may have gone
+
+    async def _predict_in_thread(self, batch: list[_Waiting]) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "predict")
+        try:
+            outcome = await asyncio.get_running_loop().run_in_executor(self._thread, self._run, batch)
+            self._finish(batch, *outcome)
+        except BaseException as error:
+            _fail(batch, error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._again()
+
+    def _run(self, batch: list[_Waiting]) -> tuple[list[Array | Exception], float]:
+        """One result or error per request. If the stack fails, each is tried alone: one bad request fails nobody else."""
+        began = self._clock.monotonic()
+        results = self._together(batch) if len(batch) > 1 else None
+        if results is None:
+            results = [self._alone(rows) for rows, _ in batch]
+        return results, self._clock.monotonic() - began
+
+    def _together(self, batch: list[_Waiting]) -> list[Array | Exception] | None:
+        stack = np.concatenate([rows for rows, _ in batch])
+        self.largest = max(self.largest, len(stack))
+        try:
+            result = self._predict(stack)
+        except Exception:
+            return None
+        if len(result) != len(stack):   # not one result per row: this model cannot be batched
+            return None
+        parts: list[Array | Exception] = []
+        start = 0
+        for rows, _ in batch:
+            parts.append(result[start:start + len(rows)])
+            start += len(rows)
+        return parts
+
+    def _alone(self, rows: Array) -> Array | Exception:
+        try:
+            return self._predict(rows)
+        except Exception as error:
+            return error
+
+    def _finish(self, batch: list[_Waiting], results: list[Array | Exception], seconds: float) -> None:
+        self._usual_seconds += 0.2 * (seconds - self._usual_seconds)
+        for (_, answer), result in zip(batch, results, strict=True):
+            if answer.done():
+                continue
+            if isinstance(result, Exception):
+                answer.set_exception(_as_input_error(result))
+            else:
+                answer.set_result(result)
+
+
+def _fail(batch: list[_Waiting], error: BaseException) -> None:
+    for _, answer in batch:
+        if not answer.done():
+            answer.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+
+
+def _as_input_error(error: Exception) -> Exception:
+    """Libraries say ValueError for rows that do not suit the model; anything else is the model's own trouble."""
+    return InvalidInput(_one_line(error)) if isinstance(error, ValueError) else error
+
+
+def _one_line(error: Any) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,42 @@
+"""A model that takes rows and gives one result per row: the common shape of scikit-learn, XGBoost and LightGBM."""
+from typing import Any
+
+from serveplane.dataplane.modelserver.batching import Batcher
+from serveplane.dataplane.modelserver.errors import ModelNotReady
+from serveplane.dataplane.modelserver.limits import BatchLimits
+from serveplane.dataplane.modelserver.model import Headers, Model, Payload
+from serveplane.dataplane.modelserver.rows import answer, check_width, rows_of
+from serveplane.dataplane.modelserver.tensors import Array, InferRequest
+
+
+class ArrayModel(Model):
+    """Subclasses load something and say how `rows` become results."""
+
+    width: int | None = None
+    features: list[str] | None = None
+    accepts_missing = False
+    datatype = "FP64"
+
+    def __init__(self, name: str, limits: BatchLimits | None = None) -> None:
+        super().__init__(name)
+        self._batcher = Batcher(self.results, limits, self.clock)
+
+    def results(self, rows: Array) -> Array:
+        """One result per row. May run in a thread."""
+        raise NotImplementedError
+
+    async def predict(self, payload: Payload, headers: Headers) -> Any:
+        rows = rows_of(payload, self.features, self.accepts_missing)
+        check_width(rows, self.width, "inputs" if isinstance(payload, InferRequest) else "instances")
+        if not self.ready:
+            raise ModelNotReady(self.name)
+        return answer(payload, self.name, await self._batcher(rows))
+
+    def stop(self) -> None:
+        self._batcher.close()
+
+    def get_input_types(self) -> list[dict[str, Any]]:
+        return [{"name": "input-0", "datatype": self.datatype, "shape": [-1, -1 if self.width is None else self.width]}]
+
+    def get_output_types(self) -> list[dict[str, Any]]:
+        return [{"name": "output-0", "datatype": self.datatype, "shape": [-1]}]

@@ -1,0 +1,81 @@
+"""Prometheus text under KServe's names, kept as plain counters: an observation costs a bisect and an addition."""
+from bisect import bisect_left
+from collections.abc import Iterator
+
+# The buckets that Prometheus client libraries use by default; KServe's histograms have these.
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+HISTOGRAMS = {
+    "preprocess": ("request_preprocess_seconds", "pre-process request latency"),
+    "predict": ("request_predict_seconds", "predict request latency"),
+    "postprocess": ("request_postprocess_seconds", "post-process request latency"),
+    "explain": ("request_explain_seconds", "explain request latency"),
+}
+
+
+class _Histogram:
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+
+class Metrics:
+    """What one server counted since its start."""
+
+    def __init__(self) -> None:
+        self._histograms: dict[tuple[str, str], _Histogram] = {}
+        self._answers: dict[tuple[str, int], int] = {}
+        self.loaded: dict[str, bool] = {}
+
+    def observe(self, step: str, model: str, seconds: float) -> None:
+        histogram = self._histograms.get((step, model))
+        if histogram is None:
+            histogram = self._histograms[step, model] = _Histogram()
+        histogram.counts[bisect_left(BUCKETS, seconds)] += 1
+        histogram.total += seconds
+
+    def answered(self, endpoint: str, status: int) -> None:
+        key = endpoint, status
+        self._answers[key] = self._answers.get(key, 0) + 1
+
+    def forget(self, model: str) -> None:
+        """An unloaded model leaves no series behind, else names would pile up for ever."""
+        self._histograms = {key: value for key, value in self._histograms.items() if key[1] != model}
+        self.loaded.pop(model, None)
+
+    def text(self) -> str:
+        return "\n".join([*self._histogram_lines(), *self._counter_lines(), *self._gauge_lines()]) + "\n"
+
+    def _histogram_lines(self) -> Iterator[str]:
+        for step, (name, summary) in HISTOGRAMS.items():
+            yield f"# HELP {name} {summary}"
+            yield f"# TYPE {name} histogram"
+            for (of, model), histogram in sorted(self._histograms.items()):
+                if of == step:
+                    yield from _series(name, _escaped(model), histogram)
+
+    def _counter_lines(self) -> Iterator[str]:
+        yield "# HELP serveplane_requests_total answers by endpoint and status"
+        yield "# TYPE serveplane_requests_total counter"
+        for (endpoint, status), count in sorted(self._answers.items()):
+            yield f'serveplane_requests_total{{endpoint="{endpoint}",code="{status}"}} {count}'
+
+    def _gauge_lines(self) -> Iterator[str]:
+        yield "# HELP serveplane_model_ready whether a model can be asked"
+        yield "# TYPE serveplane_model_ready gauge"
+        for model, ready in sorted(self.loaded.items()):
+            yield f'serveplane_model_ready{{model_name="{_escaped(model)}"}} {int(ready)}'
+
+
+def _series(name: str, model: str, histogram: _Histogram) -> Iterator[str]:
+    reached = 0
+    for bound, count in zip((*map(str, BUCKETS), "+Inf"), histogram.counts, strict=True):
+        reached += count
+        yield f'{name}_bucket{{le="{bound}",model_name="{model}"}} {reached}'
+    yield f'{name}_count{{model_name="{model}"}} {reached}'
+    yield f'{name}_sum{{model_name="{model}"}} {histogram.total}'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,91 @@
+"""The life of a model server process: load, listen, serve until asked to stop, drain."""
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from serveplane import pod
+from serveplane.dataplane.modelserver.errors import CannotLoad, ServingError
+from serveplane.dataplane.modelserver.formats import FormatOptions, model_file, open_model
+from serveplane.dataplane.modelserver.metrics import Metrics
+from serveplane.dataplane.modelserver.model import Model
+from serveplane.dataplane.modelserver.options import Options
+from serveplane.dataplane.modelserver.repository import Repository
+from serveplane.dataplane.modelserver.server import Application
+from serveplane.http.limits import Limits
+from serveplane.http.server import serve
+from serveplane.http.tls import TlsConfig
+
+log = logging.getLogger(__name__)
+TERMINATION_LOG = "/dev/termination-log"   # what Kubernetes copies into the container's status
+
+
+async def main(options: Options, models: Sequence[Model] = ()) -> int:
+    """Serve `models`, or what lies in the model folder; the exit code."""
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    metrics = Metrics()
+    repository = Repository(options.model_dir, partial(_opened, options), metrics)
+    try:
+        await _load(repository, options, models)
+    except ServingError as error:
+        _leave_word(str(error))
+        return 1
+    await _serve(Application(repository, metrics), repository, options, stop)
+    return 0
+
+
+async def _load(repository: Repository, options: Options, models: Sequence[Model]) -> None:
+    """Models given; else the one model in the folder; else every folder in it, as multi-model serving has them."""
+    for model in models:
+        await repository.add(model)
+    if models:
+        return
+    if _is_single(options):
+        model = _opened(options, options.model_name, options.model_dir)
+        await repository.add(model)
+        log.info("model %s is loaded%s", model.name, f" by {model.read_by}" if model.read_by else "")
+    else:
+        await repository.load_all()
+
+
+def _is_single(options: Options) -> bool:
+    """No model file, but folders or nothing at all: models come later, one folder each."""
+    try:
+        model_file(options.model_dir, options.framework)
+    except CannotLoad:
+        files = [path for path in options.model_dir.iterdir() if path.is_file()] if options.model_dir.is_dir() else []
+        return bool(files)   # files that are no model: let the error speak
+    return True
+
+
+def _opened(options: Options, name: str, folder: Path) -> Model:
+    return open_model(name, folder, FormatOptions(options.framework, options.pickle, options.threads, options.limits))
+
+
+async def _serve(application: Application, repository: Repository, options: Options, stop: asyncio.Event) -> None:
+    address = pod.listen_address(options.http_port, options.host)
+    tls = TlsConfig(options.certificate, options.key) if options.certificate and options.key else None
+    limits = Limits(body_bytes=options.max_body_bytes, idle_seconds=options.keep_alive_seconds)
+    server = await serve(application, address.host, address.port, tls=tls, limits=limits, reuse_port=options.workers > 1)
+    log.info("listening on %s", server.url)
+    try:
+        await stop.wait()
+        application.draining = True
+        await server.drain(options.grace_seconds)
+    finally:
+        await server.close()
+        repository.stop()
+
+
+def _leave_word(message: str) -> None:
+    """The last word reaches the status of the InferenceService through the container's termination message."""
+    print(message, file=sys.stderr, flush=True)
+    path = pod.real_path(TERMINATION_LOG)
+    if os.path.exists(path) and os.access(path, os.W_OK):
+        Path(path).write_text(message[:4096])
