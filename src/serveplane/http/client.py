@@ -58,7 +58,8 @@ class Client:
         if unix is not None:
             origin = origin._replace(unix=unix)
         fields = headers if isinstance(headers, Headers) else Headers(headers)
-        return await self.send(origin, method.encode("ascii"), target.encode("ascii"), fields.raw, body, self._deadlines(timeout), before_send)
+        line = (method.encode("ascii"), target.encode("ascii"))
+        return await self.send(origin, *line, fields.raw, body, self._deadlines(timeout), before_send)
 
     def _deadlines(self, timeout: float | Timeouts | Default | None) -> Timeouts:
         if isinstance(timeout, Timeouts):
