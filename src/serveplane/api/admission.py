@@ -1,0 +1,120 @@
+"""Admission of every kind, as the webhook server and the offline commands call it.
+
+Both verbs are pure and total. What they need to know of the cluster comes in a `Context`, read from caches
+beforehand, so
+that a review never waits for the API server.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from serveplane.api.crds import DEFINITIONS, object_schema
+from serveplane.api.inferenceservice import defaults as service_defaults
+from serveplane.api.inferenceservice import validation as service_validation
+from serveplane.api.inferenceservice import warnings as service_warnings
+from serveplane.api.localmodel.types import LocalModelCache
+from serveplane.api.model import read
+from serveplane.api.policy import Policy
+from serveplane.api.problem import FieldError, FieldPath
+from serveplane.api.storagecontainer import ClusterStorageContainer
+from serveplane.api.structure import structure_problems, unknown_fields
+from serveplane.objects import Json
+
+Lookup = Callable[[str, str], Iterable[Json]]
+"""`lookup(kind, namespace)`: the objects of a kind of ours that the caches hold; an empty namespace means all."""
+
+
+def nothing(_kind: str, _namespace: str) -> Iterable[Json]:
+    return ()
+
+
+class Context(NamedTuple):
+    """What a review may look at beside the object."""
+
+    policy: Policy = Policy()
+    objects: Lookup = nothing
+    open_parts: bool = False
+    """Whether the cluster has the minimal definitions, which keep fields that nobody knows."""
+
+
+UNAWARE = Context()
+"""Knows what KServe ships and no other object."""
+
+
+class Verdict(NamedTuple):
+    errors: tuple[FieldError, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        return not self.errors
+
+
+def mutate(obj: Json, context: Context = UNAWARE) -> Json:
+    """The object with its defaults; one that its schema refuses comes back unchanged, since validation will answer."""
+    step = MUTATIONS.get(str(obj.get("kind")))
+    if step is None or _structure(obj):
+        return obj
+    return step(obj, context)
+
+
+def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> Verdict:
+    """Whether the object may be stored, with every reason against it and everything worth a warning."""
+    kind = str(obj.get("kind"))
+    if errors := _structure(obj):
+        return Verdict(tuple(errors))
+    check = VALIDATIONS.get(kind)
+    verdict = check(obj, old, context) if check else Verdict()
+    if context.open_parts and verdict.allowed:
+        unknown = (f"{path}: unknown field, it has no effect" for path in unknown_fields(obj, _schema(obj)))
+        return verdict._replace(warnings=(*verdict.warnings, *unknown))
+    return verdict
+
+
+def _schema(obj: Json) -> Json:
+    return SCHEMAS.get((str(obj.get("apiVersion")), str(obj.get("kind"))), lambda: {"type": "object"})()
+
+
+def _structure(obj: Json) -> list[FieldError]:
+    """What is wrong with the structure. Metadata is the API server's own and only looked at as far as we read it."""
+    return structure_problems(obj, _schema(obj)) + structure_problems(obj.get("metadata") or {}, METADATA_SCHEMA)
+
+
+_STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
+METADATA_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "namespace": {"type": "string"},
+        "labels": _STRINGS,
+        "annotations": _STRINGS,
+    },
+}
+SCHEMAS: Mapping[tuple[str, str], Callable[[], Json]] = {
+    (f"serving.kserve.io/{version.name}", row.kind): partial(object_schema, version.model)
+    for row in DEFINITIONS
+    for version in row.versions
+}
+
+
+def _mutate_service(obj: Json, context: Context) -> Json:
+    return service_defaults.defaulted(obj, context.policy, _caches(obj, context) if context.policy.local_models else ())
+
+
+def _caches(obj: Json, context: Context) -> list[LocalModelCache]:
+    namespace = str((obj.get("metadata") or {}).get("namespace") or "")
+    found = [*context.objects("LocalModelNamespaceCache", namespace), *context.objects("LocalModelCache", "")]
+    return [read(LocalModelCache, cache) for cache in found]
+
+
+def _validate_service(obj: Json, old: Json | None, context: Context) -> Verdict:
+    if not isinstance(obj.get("spec"), dict):
+        return Verdict((FieldError(FieldPath("spec"), "is required"),))
+    containers = [read(ClusterStorageContainer, item) for item in context.objects("ClusterStorageContainer", "")]
+    errors = service_validation.problems(obj, old, context.policy, containers)
+    return Verdict(tuple(errors), tuple(service_warnings.warnings(obj, context.policy)) if not errors else ())
+
+
+MUTATIONS: dict[str, Callable[[Json, Context], Json]] = {"InferenceService": _mutate_service}
+VALIDATIONS: dict[str, Callable[[Json, Json | None, Context], Verdict]] = {"InferenceService": _validate_service}
