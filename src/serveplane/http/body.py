@@ -1,10 +1,10 @@
 """A message body on its way in: fed by a connection, read by a handler, with the sender held back when it is too fast."""
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Protocol
 
-from serveplane.http.errors import HttpError, PayloadTooLarge
+from serveplane.http.errors import ConnectionLost, HttpError, PayloadTooLarge
 
 
 class Flow(Protocol):
@@ -23,7 +23,7 @@ class Flow(Protocol):
 class Body:
     """Pieces that have come and not been taken yet. One reader."""
 
-    __slots__ = ("_done", "_error", "_flow", "_held", "_high", "_pieces", "_size", "_waiter", "discarding", "on_read", "received")
+    __slots__ = ("_done", "_error", "_flow", "_held", "_high", "_pieces", "_size", "_waiter", "discarding", "received")
 
     def __init__(self, flow: Flow, high: int) -> None:
         self._flow = flow
@@ -36,7 +36,6 @@ class Body:
         self._waiter: asyncio.Future[None] | None = None
         self.discarding = False
         self.received = 0
-        self.on_read: Callable[[], None] | None = None
 
     @property
     def complete(self) -> bool:
@@ -73,6 +72,7 @@ class Body:
     def discard(self) -> None:
         """Nobody will read the rest: let it pass by."""
         self.discarding = True
+        self._wake()   # a reader that is still there must not take the end of the skipping for the end of the body
         self._pieces.clear()
         self._size = 0
         self._release()
@@ -95,6 +95,8 @@ class Body:
         while not self._pieces:
             if self._error is not None:
                 raise self._error
+            if self.discarding:
+                raise ConnectionLost("the rest of the body was skipped")
             if self._done:
                 return b""
             self._flow.wanted()

@@ -1,9 +1,11 @@
 """The client: requests over per-origin pools of keep-alive connections."""
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterable, Callable
 from typing import Literal
 
+from serveplane import pod
 from serveplane.clock import SYSTEM, Clock
 from serveplane.http import wire
 from serveplane.http.client_connection import ClientConnection, ClientResponse
@@ -22,6 +24,7 @@ ANNOUNCED_PARTS = 8
 
 RequestBody = bytes | AsyncIterable[bytes] | None
 Default = Literal["default"]
+BeforeSend = Callable[[], None]
 
 
 class Client:
@@ -30,10 +33,12 @@ class Client:
     `timeout` is a number (the total), a `Timeouts`, or None for no deadline at all; without it the client's own applies.
     """
 
-    def __init__(self, *, limits: ClientLimits | None = None, tls: ClientTls | None = None, timeouts: Timeouts | None = None,
-                 clock: Clock = SYSTEM) -> None:
+    def __init__(self, *, limits: ClientLimits | None = None, tls: ClientTls | ssl.SSLContext | None = None,
+                 timeouts: Timeouts | None = None, clock: Clock = SYSTEM) -> None:
         self.limits = limits or ClientLimits()
-        self.tls = tls or ClientTls()
+        self.tls = ClientTls() if tls is None else tls
+        """May be replaced (a rotated client certificate): connections made from then on use the new one."""
+        self.cluster_proxy = pod.cluster_proxy()
         self.timeouts = timeouts or Timeouts()
         self.clock = clock
         self.closed = False
@@ -97,6 +102,12 @@ class Client:
             left = None if total == NEVER else max(total - self.clock.monotonic(), 0.0)
             connect = timeouts.connect if left is None else left if timeouts.connect is None else min(left, timeouts.connect)
             connection = await pool.acquire(connect, fresh=fresh)
+        if before_send is not None:
+            try:
+                before_send()
+            except BaseException:
+                pool.release(connection, None)
+                raise
         if before_send is not None:
             try:
                 before_send()

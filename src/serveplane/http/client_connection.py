@@ -113,8 +113,8 @@ class ClientResponse:
 class ClientConnection(asyncio.Protocol):
     """The protocol object of one connection to an origin."""
 
-    __slots__ = ("_answer", "_body", "_buffer", "_clock", "_decoder", "_drained", "_held", "_keep", "_limits", "_method", "_paused",
-                 "_read", "_total", "deadline", "lost", "pool", "served", "transport", "uploading")
+    __slots__ = ("_answer", "_body", "_buffer", "_clock", "_decoder", "_drained", "_held", "_keep", "_limits", "_paused",
+                 "_read", "_request", "_total", "deadline", "lost", "pool", "served", "transport", "upload")
 
     def __init__(self, pool: "OriginPool", limits: ClientLimits, clock: Clock) -> None:
         self.pool = pool
@@ -128,9 +128,9 @@ class ClientConnection(asyncio.Protocol):
         self._held = False
         self._paused = False
         self._drained: asyncio.Future[None] | None = None
-        self._method = b""
+        self._request = b""       # its head, to judge the answer by
         self._read = self._total = NEVER
-        self.uploading = False
+        self.upload: asyncio.Task[None] | None = None
         self.lost = False
         self.served = 0
         self.deadline = NEVER
@@ -141,13 +141,13 @@ class ClientConnection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self.lost and not self.transport.is_closing()
 
-    def send(self, data: bytes, method: bytes, read: float, total: float, answer: "asyncio.Future[ClientResponse]") -> None:
+    def send(self, head: bytes, body: bytes, read: float, total: float, answer: "asyncio.Future[ClientResponse]") -> None:
         """Write a request; `answer` gets the response, or the reason why there is none. `total` is a point in time."""
         self._answer = answer
-        self._method = method
+        self._request = head
         self._read, self._total = read, total
-        self._wait_for_peer()
-        self.transport.write(data)
+        self.deadline = min(self._clock.monotonic() + read, total)
+        self.transport.write(head + body if body else head)
 
     async def write(self, data: bytes) -> None:
         """More of a request body, as fast as the peer takes it."""
@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
 
     def uploaded(self) -> None:
         """The request body is out; if the answer was quicker the connection is free now."""
-        self.uploading = False
+        self.upload = None
         if self._answer is None and self._decoder is None:
             self._free()
 
@@ -172,17 +172,20 @@ class ClientConnection(asyncio.Protocol):
         """End the exchange with this error, and the connection with it."""
         answer, self._answer = self._answer, None
         body, self._decoder, self._body = self._body, None, None
+        upload, self.upload = self.upload, None
         if answer is not None and not answer.done():
             answer.set_exception(error)
         if body is not None:
             body.fail(error)
+        if upload is not None:
+            upload.cancel()
         self.transport.abort()
 
     def abandon(self, body: Body) -> None:
         decoder = self._decoder
         if body is not self._body:
             return
-        if isinstance(decoder, LengthDecoder) and decoder.remaining <= self._limits.drain_bytes and self._keep and not self.uploading:
+        if isinstance(decoder, LengthDecoder) and decoder.remaining <= self._limits.drain_bytes and self._keep and self.upload is None:
             self._read = DRAIN_SECONDS
             body.discard()
             self._wait_for_peer()
@@ -253,7 +256,7 @@ class ClientConnection(asyncio.Protocol):
                     raise BadResponse("the response head is too long")
                 self._buffer = data
                 return b""
-            head = heads.response_head(data[:end + 4], self._limits, to_head=self._method == b"HEAD")
+            head = heads.response_head(data[:end + 4], self._limits, to_head=self._request.startswith(b"HEAD "))
             data = data[end + 4:]
             if head.status >= 200 or head.status == 101:
                 return self._begin(head, data)
@@ -263,7 +266,7 @@ class ClientConnection(asyncio.Protocol):
     def _begin(self, head: heads.ResponseHead, data: bytes) -> bytes:
         self._buffer = b""
         length = head.length
-        if head.status == 101 or (self._method == b"CONNECT" and head.status < 300):
+        if head.status == 101 or (head.status < 300 and self._request.startswith(b"CONNECT ")):
             return self._switch(head, data)
         self._keep = head.keep_alive
         if 0 <= length <= len(data):   # the usual small answer is all here
@@ -290,10 +293,12 @@ class ClientConnection(asyncio.Protocol):
         return rest
 
     def _switch(self, head: heads.ResponseHead, data: bytes) -> bytes:
-        """The peer agreed to speak something else from here on."""
+        """The peer agreed to speak something else from here on, if it was asked."""
+        if head.status == 101 and b"\nupgrade:" not in self._request.lower():
+            raise BadResponse("an upgrade nobody asked for")
         response = ClientResponse(head, b"", self, 0)
         self.deadline = NEVER
-        response.tunnel = Tunnel(self.transport, data, on_lost=lambda: self.pool.closed(self))
+        response.tunnel = Tunnel.over(self.transport, data, on_lost=lambda: self.pool.closed(self))
         self._deliver(response)
         return b""
 
@@ -304,7 +309,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _free(self, head: heads.ResponseHead | None = None) -> None:
         """The exchange is over; another may follow if both sides are in step."""
-        if self.uploading:
+        if self.upload is not None:
             return
         self.served += 1
         self._read = self._total = self.deadline = NEVER

@@ -7,13 +7,13 @@ which the loss of the connection cancels.
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import cast
 
 from serveplane.http import heads, wire
 from serveplane.http.body import Body
 from serveplane.http.engine import Engine, PassOn
-from serveplane.http.errors import ProtocolViolation, StatusError
+from serveplane.http.errors import ConnectionLost, HttpError, ProtocolViolation, StatusError
 from serveplane.http.framing import ChunkedDecoder, Decoder, LengthDecoder
 from serveplane.http.messages import Peer, Request, Response, Upgrade
 from serveplane.http.output import Output
@@ -66,6 +66,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
+        if self._body is not None:
+            self._body.fail(ConnectionLost("the client went away"))
         if self._task is not None:
             self._task.cancel()
         else:
@@ -206,9 +208,10 @@ class Connection(asyncio.Protocol):
             if not self._lost:
                 self._transport.abort()
             raise
-        except Exception:
+        except Exception as error:
             if not self._lost:
-                LOG.exception("%s %s: the answer could not be sent", request.method, request.path)
+                expected = isinstance(error, HttpError)   # an origin that breaks off needs no stack trace of ours
+                LOG.warning("%s %s: the answer broke off: %r", request.method, request.path, error, exc_info=not expected)
             self._transport.abort()
         finally:
             self._finished(request, response)
@@ -292,7 +295,8 @@ class Connection(asyncio.Protocol):
         """The peer speaks HTTP/2: another party takes the bytes, preface included."""
         self._engine.metrics.in_flight += 1
         try:
-            await self._tunnelled(cast(PassOn, self._engine.http2))
+            pass_on, peer = cast(PassOn, self._engine.http2), self._peer or self._meet()
+            await self._tunnelled(lambda tunnel: pass_on(tunnel, peer))
         except Exception:
             LOG.exception("passing HTTP/2 on failed")
         finally:
@@ -302,10 +306,10 @@ class Connection(asyncio.Protocol):
             if self._lost:
                 self._engine.forget(self)
 
-    async def _tunnelled(self, run: PassOn) -> None:
+    async def _tunnelled(self, run: Callable[[Tunnel], Awaitable[None]]) -> None:
         already, self._buffer = self._buffer, b""
         self.deadline = NEVER
-        self._tunnel = Tunnel(self._transport, already, on_lost=self._tunnel_lost)
+        self._tunnel = Tunnel.over(self._transport, already, on_lost=self._tunnel_lost)
         await run(self._tunnel)
 
     def _tunnel_lost(self) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from serveplane.clock import Clock
 from serveplane.http.limits import Limits
-from serveplane.http.messages import Handler, Request, Response
+from serveplane.http.messages import Handler, Peer, Request, Response
 from serveplane.http.metrics import Metrics
 from serveplane.http.sweep import Sweeper
 from serveplane.http.wire import DateLine
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from serveplane.http.connection import Connection
     from serveplane.http.tunnel import Tunnel
 
-PassOn = Callable[["Tunnel"], Awaitable[None]]
+PassOn = Callable[["Tunnel", Peer], Awaitable[None]]
 """Takes over a connection that began with the HTTP/2 preface (which is still in the tunnel)."""
 
 

@@ -5,6 +5,7 @@ import ssl
 from collections import deque
 from typing import TYPE_CHECKING
 
+from serveplane import pod
 from serveplane.http.client_connection import ClientConnection
 from serveplane.http.errors import ClientTimeout, ConnectFailed, PoolExhausted
 from serveplane.http.headers import Headers
@@ -25,7 +26,7 @@ class OriginPool:
     def __init__(self, client: "Client", origin: Origin) -> None:
         self._client = client
         self._limits = client.limits
-        self._context: ssl.SSLContext | None = None
+        self._context: tuple[ClientTls, ssl.SSLContext] | None = None
         self._idle: list[ClientConnection] = []
         self._open = 0
         self._waiting: deque[asyncio.Future[ClientConnection | None]] = deque()
@@ -84,31 +85,38 @@ class OriginPool:
 
     async def _connect(self) -> ClientConnection:
         self._open += 1
-        loop, origin, client = asyncio.get_running_loop(), self.origin, self._client
         try:
-            context = self._tls() if origin.scheme == "https" else None
-            name = (self._settings().server_name or origin.host) if context else None
-            make = lambda: ClientConnection(self, self._limits, client.clock)  # noqa: E731
-            if origin.unix is not None:
-                _, connection = await loop.create_unix_connection(make, origin.unix, ssl=context, server_hostname=name)
-            else:
-                _, connection = await loop.create_connection(make, origin.host, origin.port, ssl=context, server_hostname=name)
+            connection = await self._dial()
         except BaseException as error:
             self._open -= 1
             self._pass_on()
             if isinstance(error, OSError | ssl.SSLError) and not isinstance(error, TimeoutError):
                 raise ConnectFailed(f"cannot connect to {self.name}: {error}") from error
             raise
-        client.sweeper.add(connection)
+        self._client.sweeper.add(connection)
         return connection
 
-    def _settings(self) -> ClientTls:
-        return self.origin.tls or self._client.tls
+    async def _dial(self) -> ClientConnection:
+        loop, origin, client = asyncio.get_running_loop(), self.origin, self._client
+        context, name = self._tls() if origin.scheme == "https" else (None, None)
+        made = ClientConnection(self, self._limits, client.clock)
+        if origin.unix is not None:
+            await loop.create_unix_connection(lambda: made, origin.unix, ssl=context, server_hostname=name)
+            return made
+        host, port = origin.host, origin.port
+        if client.cluster_proxy is not None and context is None and pod.is_cluster_name(host):
+            host, port = client.cluster_proxy
+        await loop.create_connection(lambda: made, host, port, ssl=context, server_hostname=name)
+        return made
 
-    def _tls(self) -> ssl.SSLContext:
-        if self._context is None:
-            self._context = self._settings().context()
-        return self._context
+    def _tls(self) -> tuple[ssl.SSLContext, str]:
+        """The context (made once per settings, for that is expensive) and the name to ask for and verify."""
+        settings = self.origin.tls or self._client.tls
+        if isinstance(settings, ssl.SSLContext):
+            return settings, self.origin.host
+        if self._context is None or self._context[0] is not settings:
+            self._context = (settings, settings.context())
+        return self._context[1], settings.server_name or self.origin.host
 
     def release(self, connection: ClientConnection, headers: Headers | None) -> None:
         """An exchange ended well: the connection goes to who waits longest, or rests."""

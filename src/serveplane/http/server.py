@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import socket
+import ssl
 import stat
 from collections.abc import Collection
 from pathlib import Path
@@ -23,15 +24,15 @@ BACKLOG = 1024
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
-async def serve(handler: Handler, host: str = "127.0.0.1", port: int = 0, *, tls: TlsConfig | None = None, limits: Limits | None = None,
-                hosts: Collection[str] | None = None, reuse_port: bool = False, unix: str | Path | None = None,
-                sock: socket.socket | None = None, metrics: Metrics | None = None, access_log: AccessLog | None = None,
-                http2: PassOn | None = None, clock: Clock = SYSTEM) -> "Server":
+async def serve(handler: Handler, host: str = "127.0.0.1", port: int = 0, *, tls: TlsConfig | ssl.SSLContext | None = None,
+                limits: Limits | None = None, hosts: Collection[str] | None = None, reuse_port: bool = False,
+                unix: str | Path | None = None, sock: socket.socket | None = None, metrics: Metrics | None = None,
+                access_log: AccessLog | None = None, http2: PassOn | None = None, clock: Clock = SYSTEM) -> "Server":
     """Listen and answer with `handler`.
 
     `port=0` takes a free one (`server.port`). `hosts` is the allow-list of Host names, 421 for others. `reuse_port` lets several
     processes share a port. `unix` listens on a socket file, `sock` on a socket already bound. `http2` takes connections that
-    begin with the HTTP/2 preface.
+    begin with the HTTP/2 preface. A `TlsConfig` is watched for changed files; an `SSLContext` is the caller's to keep fresh.
     """
     engine = Engine(handler, limits or Limits(), clock, hosts=hosts, metrics=metrics, access_log=access_log, http2=http2)
     if sock is None:
@@ -76,7 +77,7 @@ def _unix_socket(path: str | Path) -> socket.socket:
 class Server:
     """A listening server."""
 
-    def __init__(self, engine: Engine, sock: socket.socket, tls: TlsConfig | None, unix: Path | None) -> None:
+    def __init__(self, engine: Engine, sock: socket.socket, tls: TlsConfig | ssl.SSLContext | None, unix: Path | None) -> None:
         self._engine = engine
         self._sock = sock
         self._tls = tls
@@ -119,26 +120,31 @@ class Server:
         """Accept on a duplicate of our socket, so that the listener can be replaced without losing the queue of the old one."""
         options: dict[str, Any] = {}
         if self._tls is not None:
-            self._fingerprint = self._tls.fingerprint()
-            options = {"ssl": self._tls.context(), "ssl_handshake_timeout": self._engine.limits.handshake_seconds}
+            options = {"ssl": self._context(self._tls), "ssl_handshake_timeout": self._engine.limits.handshake_seconds}
         loop, engine = self._engine.loop, self._engine
         old = self._listener
         self._listener = await loop.create_server(lambda: Connection(engine), sock=self._sock.dup(), backlog=BACKLOG, **options)
         if old is not None:
             old.close()
 
+    def _context(self, tls: TlsConfig | ssl.SSLContext) -> ssl.SSLContext:
+        if isinstance(tls, ssl.SSLContext):
+            return tls
+        self._fingerprint = tls.fingerprint()
+        return tls.context()
+
     async def reload_tls(self) -> None:
         """Read the certificate files again: new connections get the new ones, open connections stay."""
         await self._listen()
 
     def _watch_tls(self) -> None:
-        if self._tls is not None and self._tls.watch_seconds is not None:
+        if isinstance(self._tls, TlsConfig) and self._tls.watch_seconds is not None:
             self._watch = self._engine.loop.call_later(self._tls.watch_seconds, self._look_at_tls)
 
     def _look_at_tls(self) -> None:
         tls = self._tls
         try:
-            changed = tls is not None and tls.fingerprint() != self._fingerprint
+            changed = isinstance(tls, TlsConfig) and tls.fingerprint() != self._fingerprint
         except OSError:
             changed = False   # between two files of a rotation; look again later
         if changed:

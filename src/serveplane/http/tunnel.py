@@ -3,6 +3,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from typing import cast
 
 from serveplane.http.errors import ConnectionLost
 
@@ -12,8 +13,9 @@ HIGH = 256 * 1024
 class Tunnel(asyncio.Protocol):
     """A duplex byte stream over a transport that another protocol has let go of."""
 
-    def __init__(self, transport: asyncio.Transport, already: bytes = b"", on_lost: Callable[[], None] | None = None) -> None:
-        self.transport = transport
+    transport: asyncio.Transport
+
+    def __init__(self, already: bytes = b"", on_lost: Callable[[], None] | None = None) -> None:
         self._pieces: deque[bytes] = deque([already] if already else [])
         self._size = len(already)
         self._on_lost = on_lost
@@ -23,9 +25,16 @@ class Tunnel(asyncio.Protocol):
         self._write_paused = False
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
-        transport.set_protocol(self)
+
+    @classmethod
+    def over(cls, transport: asyncio.Transport, already: bytes = b"", on_lost: Callable[[], None] | None = None) -> "Tunnel":
+        """Take a transport over from the protocol it had."""
+        tunnel = cls(already, on_lost)
+        tunnel.transport = transport
+        transport.set_protocol(tunnel)
         if not transport.is_closing():
             transport.resume_reading()
+        return tunnel
 
     async def read(self) -> bytes:
         """The next bytes, or b"" once the peer has sent its last."""
@@ -91,6 +100,9 @@ class Tunnel(asyncio.Protocol):
         self.transport.abort()
 
     # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)
