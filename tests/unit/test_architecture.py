@@ -7,7 +7,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
+
+from tests.kit.distributions import runtime_distributions
 
 PACKAGE = "serveplane"
 SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
@@ -109,18 +110,6 @@ def test_help_imports_nothing_heavy(program: str) -> None:
 
 
 ALLOWED = ("mit", "bsd", "isc", "apache", "psf", "python software foundation", "mpl-2.0", "mozilla public license 2.0")
-
-
-def runtime_distributions() -> set[str]:
-    """Everything that `pip install serveplane` brings, and what that brings."""
-    pending, seen = [PACKAGE], set()
-    while pending:
-        for text in metadata.requires(pending.pop()) or ():
-            wanted = Requirement(text)
-            if wanted.name.lower() not in seen and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
-                seen.add(wanted.name.lower())
-                pending.append(wanted.name)
-    return seen
 
 
 def licence(name: str) -> str:
