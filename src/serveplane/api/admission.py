@@ -9,11 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from serveplane.api import keys, servingruntimes, trainedmodel
 from serveplane.api.crds import DEFINITIONS, object_schema
+from serveplane.api.inferencegraph import validation as graph_validation
 from serveplane.api.inferenceservice import defaults as service_defaults
 from serveplane.api.inferenceservice import validation as service_validation
 from serveplane.api.inferenceservice import warnings as service_warnings
+from serveplane.api.localmodel import validation as cache_validation
 from serveplane.api.localmodel.types import LocalModelCache
+from serveplane.api.mode import parse_mode
 from serveplane.api.model import read
 from serveplane.api.policy import Policy
 from serveplane.api.problem import FieldError, FieldPath
@@ -65,6 +69,8 @@ def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> 
     if errors := _structure(obj):
         return Verdict(tuple(errors))
     check = VALIDATIONS.get(kind)
+    if check is not None and not isinstance(obj.get("spec"), dict):
+        return Verdict((FieldError(FieldPath("spec"), "is required"),))
     verdict = check(obj, old, context) if check else Verdict()
     if context.open_parts and verdict.allowed:
         unknown = (f"{path}: unknown field, it has no effect" for path in unknown_fields(obj, _schema(obj)))
@@ -103,18 +109,55 @@ def _mutate_service(obj: Json, context: Context) -> Json:
 
 
 def _caches(obj: Json, context: Context) -> list[LocalModelCache]:
-    namespace = str((obj.get("metadata") or {}).get("namespace") or "")
-    found = [*context.objects("LocalModelNamespaceCache", namespace), *context.objects("LocalModelCache", "")]
+    found = [*context.objects("LocalModelNamespaceCache", _namespace(obj)), *context.objects("LocalModelCache", "")]
     return [read(LocalModelCache, cache) for cache in found]
 
 
 def _validate_service(obj: Json, old: Json | None, context: Context) -> Verdict:
-    if not isinstance(obj.get("spec"), dict):
-        return Verdict((FieldError(FieldPath("spec"), "is required"),))
     containers = [read(ClusterStorageContainer, item) for item in context.objects("ClusterStorageContainer", "")]
     errors = service_validation.problems(obj, old, context.policy, containers)
     return Verdict(tuple(errors), tuple(service_warnings.warnings(obj, context.policy)) if not errors else ())
 
 
+def _namespace(obj: Json) -> str:
+    return str((obj.get("metadata") or {}).get("namespace") or "")
+
+
+def _validate_runtime(obj: Json, old: Json | None, context: Context) -> Verdict:
+    others = context.objects(str(obj["kind"]), _namespace(obj))
+    return Verdict(tuple(servingruntimes.problems(obj, old, others, context.policy)))
+
+
+def _validate_trained_model(obj: Json, old: Json | None, _context: Context) -> Verdict:
+    return Verdict(tuple(trainedmodel.problems(obj, old)))
+
+
+def _validate_graph(obj: Json, old: Json | None, context: Context) -> Verdict:
+    annotation = ((obj.get("metadata") or {}).get("annotations") or {}).get(keys.DEPLOYMENT_MODE)
+    mode = parse_mode(annotation) or context.policy.default_mode
+    return Verdict(tuple(graph_validation.problems(obj, old)), tuple(graph_validation.warnings(obj, mode)))
+
+
+def _validate_cache(obj: Json, old: Json | None, context: Context) -> Verdict:
+    others, groups = context.objects("LocalModelCache", ""), context.objects("LocalModelNodeGroup", "")
+    return Verdict(tuple(cache_validation.problems(obj, old, others, groups)))
+
+
+def validate_deletion(obj: Json, context: Context = UNAWARE) -> Verdict:
+    """Whether the stored object may be deleted; only cached models are ever held back."""
+    if obj.get("kind") not in ("LocalModelCache", "LocalModelNamespaceCache") or _structure(obj):
+        return Verdict()
+    services = [*context.objects("InferenceService", ""), *context.objects("LLMInferenceService", "")]
+    return Verdict(tuple(cache_validation.deletion_problems(obj, services)))
+
+
 MUTATIONS: dict[str, Callable[[Json, Context], Json]] = {"InferenceService": _mutate_service}
-VALIDATIONS: dict[str, Callable[[Json, Json | None, Context], Verdict]] = {"InferenceService": _validate_service}
+VALIDATIONS: dict[str, Callable[[Json, Json | None, Context], Verdict]] = {
+    "InferenceService": _validate_service,
+    "ServingRuntime": _validate_runtime,
+    "ClusterServingRuntime": _validate_runtime,
+    "TrainedModel": _validate_trained_model,
+    "InferenceGraph": _validate_graph,
+    "LocalModelCache": _validate_cache,
+    "LocalModelNamespaceCache": _validate_cache,
+}
