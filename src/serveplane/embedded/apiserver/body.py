@@ -1,0 +1,100 @@
+"""Request bodies: JSON, YAML or protobuf in, one object out.
+
+Duplicate fields are found only when the quick test says there may be some: decoding and encoding again shortens a body
+exactly when something was dropped or was written with blanks.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from serveplane.embedded.apiserver import errors, protobuf
+from serveplane.embedded.apiserver.request import Request
+from serveplane.objects import Json, yamlio
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+ACCEPTED = (JSON, YAML, PROTOBUF)
+LIMIT = 3 << 20
+DEPTH = 100
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", JSON).split(";")[0].strip().lower() or JSON
+
+
+def decoded(request: Request) -> Json:
+    """The object of a create or update."""
+    kind = media_type(request.headers)
+    if kind == PROTOBUF:
+        return _object(protobuf.decode(request.body))
+    if kind == YAML:
+        return _object(_yaml(request.body))
+    if kind not in (JSON, "*/*"):
+        raise errors.unsupported_media_type(kind, ACCEPTED)
+    return _object(json_value(request.body))
+
+
+def json_value(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from None
+    except RecursionError:
+        raise errors.bad_request("the object provided is nested too deeply") from None
+
+
+def lenient(body: bytes) -> Any:
+    """JSON if it is JSON, YAML otherwise: server-side apply allows both."""
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise errors.bad_request("the object provided is nested too deeply") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _yaml(body)
+
+
+def _yaml(body: bytes) -> Any:
+    try:
+        documents = list(yamlio.load_all(body.decode()))
+    except (ValueError, RecursionError) as error:
+        raise errors.bad_request(f"error decoding YAML: {error}") from None
+    return documents[0] if documents else {}
+
+
+def _object(value: Any) -> Json:
+    if not isinstance(value, dict):
+        raise errors.bad_request("the object provided is unrecognized (must be of type Object)")
+    return value
+
+
+def duplicates(body: bytes, value: Any) -> list[str]:
+    """Paths of fields that occur twice in a JSON body."""
+    if len(msgspec.json.encode(value)) == len(body.strip()):
+        return []
+    found: list[str] = []
+    try:
+        tree = json.loads(body, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return []
+    _find_duplicates(tree, "", found)
+    return found
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all its members, equal names included."""
+
+
+def _find_duplicates(node: Any, path: str, found: list[str]) -> None:
+    if isinstance(node, _Pairs):
+        seen: set[str] = set()
+        for name, child in node:
+            at = f"{path}.{name}" if path else name
+            if name in seen and at not in found:
+                found.append(at)
+            seen.add(name)
+            _find_duplicates(child, at, found)
+    elif isinstance(node, list):
+        for index, child in enumerate(node):
+            _find_duplicates(child, f"{path}[{index}]", found)

@@ -1,0 +1,80 @@
+"""The parts of the server, put together; every request handler gets this one object."""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from serveplane.clock import Clock
+from serveplane.embedded.apiserver.admission.chain import Admission
+from serveplane.embedded.apiserver.convert import Converter
+from serveplane.embedded.apiserver.crd.registrar import Registrar
+from serveplane.embedded.apiserver.deleting import Deleting
+from serveplane.embedded.apiserver.kinds.kinds import Kinds
+from serveplane.embedded.apiserver.resources import Registry, Resource
+from serveplane.embedded.apiserver.watching import wait
+from serveplane.embedded.apiserver.webhooks import Webhooks
+from serveplane.embedded.store import Conflict, Record, Store
+from serveplane.objects import Json
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.writing import Write
+
+
+class Core:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+        self.log = logging.getLogger("serveplane.apiserver")
+        self.registry = Registry()
+        self.convert = Converter(self)
+        self.deleting = Deleting()
+        self.kinds = Kinds()
+        self.admission = Admission(self)
+        self.webhooks = Webhooks(self)
+        self.registrar = Registrar(self)
+        self._served_once: set[tuple[str, str]] = set()
+
+    # --- admission
+
+    async def admit(self, write: "Write") -> None:
+        await self.admission.mutate(write)
+
+    async def admit_finally(self, write: "Write") -> None:
+        await self.admission.validate(write)
+
+    async def admit_delete(self, write: "Write") -> None:
+        await self.admission.delete(write)
+
+    # --- resources
+
+    def is_served(self, resource: Resource) -> bool:
+        return self.registry.find(resource.group, resource.version, resource.plural) is not None
+
+    def stored_resource(self, bucket: str) -> Resource | None:
+        """The resource in the version its objects are stored in."""
+        return self.convert.storage_resource(bucket)
+
+    def ever_served(self, api_version: str, kind: str) -> bool:
+        return (api_version, kind) in self._served_once
+
+    def remember_kind(self, api_version: str, kind: str) -> None:
+        self._served_once.add((api_version, kind))
+
+    # --- store
+
+    async def wait_for_change(self, bucket: str, seconds: float) -> bool:
+        return await wait(self.store.bucket(bucket).waiter(), seconds)
+
+    async def adjust(self, resource: Resource, record: Record, edit: Callable[[Json], None]) -> None:
+        """A change by the server itself: no admission, no owners. Ends the object if that was its last finalizer."""
+        live, value = record.value(), record.value()
+        edit(value)
+        if self.store.get(resource.bucket, record.key) is not record:
+            raise Conflict
+        if value == live:
+            return
+        if self.deleting.is_finished(resource, value, live):
+            self.store.delete(resource.bucket, record, value)
+        else:
+            self.store.update(resource.bucket, record, value)
+        await self.store.acknowledged()

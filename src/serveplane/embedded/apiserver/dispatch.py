@@ -1,0 +1,72 @@
+"""From a request to the handler of its verb."""
+
+from typing import TYPE_CHECKING
+
+from serveplane.embedded.apiserver import discovery, errors, patching, reading, subresources, watching, writing
+from serveplane.embedded.apiserver.request import Answer, Request
+from serveplane.embedded.apiserver.resources import Resource
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
+
+
+def verb(request: Request) -> str:
+    """The verb RBAC knows: a GET without a name is a list or a watch, a DELETE without one a deletecollection."""
+    found = _VERBS.get(request.method, request.method.lower())
+    if found == "get" and not request.target.name:
+        return "watch" if request.flag("watch") else "list"
+    if found == "get" and request.flag("watch") and not request.target.subresource:
+        return "watch"
+    return "deletecollection" if found == "delete" and not request.target.name else found
+
+
+async def resource_answer(core: "Core", request: Request) -> Answer:
+    target = request.target
+    resource = core.registry.find(target.group, target.version, target.resource)
+    if resource is None or (target.namespace and not resource.namespaced and resource.bucket != "namespaces"):
+        raise errors.no_such_path()
+    if target.subresource:
+        return await subresources.answer(core, request, resource)
+    wanted = verb(request)
+    if wanted not in resource.verbs:
+        raise errors.method_not_allowed(request.method)
+    if resource.namespaced and target.name and not target.namespace:
+        raise errors.no_such_path()
+    return await _main(core, request, resource, wanted)
+
+
+async def _main(core: "Core", request: Request, resource: Resource, wanted: str) -> Answer:
+    match wanted:
+        case "get":
+            return await reading.get(core, request, resource)
+        case "list":
+            return await reading.list_(core, request, resource)
+        case "watch":
+            return watching.watch(core, _one_name(request), resource)
+        case "create":
+            special = subresources.REVIEWS.get((resource.group, resource.plural))
+            return await (special(core, request, resource) if special else writing.create(core, request, resource))
+        case "update":
+            return await writing.update(core, request, resource)
+        case "patch":
+            return await patching.patch(core, request, resource)
+        case "delete":
+            return await core.deleting.delete(core, request, resource)
+        case _:
+            return await core.deleting.delete_collection(core, request, resource)
+
+
+def _one_name(request: Request) -> Request:
+    """`watch=true` on one object is a watch with a selector for its name."""
+    if request.target.name:
+        request.query = {**request.query, "fieldSelector": f"metadata.name={request.target.name}"}
+    return request
+
+
+def discovery_answer(core: "Core", request: Request) -> Answer:
+    found = discovery.answer(core.registry, request) if request.method in ("GET", "HEAD") else None
+    if found is None:
+        raise errors.no_such_path()
+    return found

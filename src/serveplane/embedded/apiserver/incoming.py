@@ -1,0 +1,75 @@
+"""From a request's body to an object of the right kind, with unknown and duplicate fields reported."""
+
+from typing import TYPE_CHECKING
+
+from serveplane.embedded.apiserver import body, errors
+from serveplane.embedded.apiserver.request import Request
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.objects import Json
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+
+def incoming(core: "Core", request: Request, resource: Resource) -> Json:
+    """The object of a create or update: of this kind and version, decoded as the real server's types would."""
+    value = body.decoded(request)
+    check_type(value, resource)
+    problems = _duplicates(request, value)
+    return understood(core, request, resource, value, problems)
+
+
+def _duplicates(request: Request, value: Json) -> list[str]:
+    if request.field_validation == "Ignore" or body.media_type(request.headers) != body.JSON:
+        return []
+    return [f'duplicate field "{path}"' for path in body.duplicates(request.body, value)]
+
+
+def check_type(value: Json, resource: Resource) -> None:
+    version, kind = value.setdefault("apiVersion", resource.api_version), value.setdefault("kind", resource.kind)
+    if (version, kind) != (resource.api_version, resource.kind):
+        given = f"{version}, Kind={kind}" if "/" in str(version) else f"/{version}, Kind={kind}"
+        expected = (
+            f"{resource.api_version}, Kind={resource.kind}"
+            if resource.group
+            else f"/{resource.version}, Kind={resource.kind}"
+        )
+        if kind != resource.kind:
+            raise errors.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+                f'no kind "{kind}" is registered'
+                if False
+                else f"the object provided is unrecognized ({given}): expected {expected}"
+            )
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+
+
+def understood(core: "Core", request: Request, resource: Resource, value: Json, problems: list[str]) -> Json:
+    """Types checked and the object brought into the form the server keeps; unknown fields dropped and reported."""
+    metadata = value.get("metadata")
+    if metadata is None:
+        metadata = value["metadata"] = {}
+    if not isinstance(metadata, dict):
+        raise errors.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"
+        )
+    value = core.kinds.canonical(resource, value, problems)
+    report(request, resource, problems)
+    return value
+
+
+def report(request: Request, resource: Resource, problems: list[str]) -> None:
+    """Unknown and duplicate fields: refuse, warn or ignore, as the client asked."""
+    if not problems or request.field_validation == "Ignore":
+        return
+    if request.field_validation == "Warn":
+        request.warnings.extend(problems)
+        return
+    told = ", ".join(problems)
+    raise errors.bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+        f"strict decoding error: {told}"
+    )

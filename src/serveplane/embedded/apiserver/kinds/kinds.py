@@ -1,0 +1,105 @@
+"""What the server does to objects of each kind around a write: defaults, what only the server decides, validation.
+
+One facade for Kubernetes' own kinds and custom ones, so that the verbs know no kind.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from serveplane.clock import timestamp
+from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.crd import registrar
+from serveplane.embedded.apiserver.kinds import builtin, custom
+from serveplane.embedded.apiserver.kinds.metadata import check_metadata, check_metadata_update
+from serveplane.embedded.apiserver.request import Request
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.objects import Json
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+    from serveplane.embedded.apiserver.writing import Write
+
+SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+
+class Kinds:
+    def canonical(self, resource: Resource, value: Json, problems: list[str]) -> Json:
+        """The object as the server's own types would hold it: types checked, unknown fields dropped and told."""
+        return (
+            custom.canonical(resource, value, problems)
+            if resource.custom
+            else builtin.canonical(resource, value, problems)
+        )
+
+    def empty(self, resource: Resource) -> Json:
+        """What an object of this kind looks like with nothing set: owners of structs that are always there are nobody's."""
+        return {} if resource.custom else builtin.empty(resource)
+
+    # --- create
+
+    def begin(self, core: "Core", resource: Resource, value: Json, request: Request) -> None:
+        """Everything the server sets on a new object."""
+        metadata = value["metadata"]
+        if metadata.get("resourceVersion"):
+            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        for field in SERVER_OWNED:
+            metadata.pop(field, None)
+        metadata.pop("resourceVersion", None)
+        metadata["uid"] = core.clock.uuid()
+        metadata["creationTimestamp"] = timestamp(core.clock.now())
+        (custom if resource.custom else builtin).prepare_create(core, resource, value)
+
+    def check_create(self, core: "Core", write: "Write") -> None:
+        resource, value = write.resource, write.value
+        causes = list(check_metadata(resource, value["metadata"]))
+        causes += (custom if resource.custom else builtin).problems(core, write)
+        if causes:
+            raise errors.invalid(resource.kind, resource.group, value["metadata"].get("name", ""), causes)
+
+    # --- update
+
+    def prepare_update(self, core: "Core", write: "Write") -> None:
+        """What an update can not change is put back; generation counts changes of intent."""
+        self.keep_server_fields(write)
+        (custom if write.resource.custom else builtin).prepare_update(core, write)
+
+    def keep_server_fields(self, write: "Write") -> None:
+        metadata, live = write.value["metadata"], write.live["metadata"]
+        for field in (*SERVER_OWNED, "generation", "generateName", "name", "namespace"):
+            if field in live:
+                metadata[field] = live[field]
+            else:
+                metadata.pop(field, None)
+        metadata["resourceVersion"] = live["resourceVersion"]
+
+    def check_update(self, core: "Core", write: "Write") -> None:
+        resource, value = write.resource, write.value
+        causes = list(check_metadata(resource, value["metadata"], write.live["metadata"]))
+        causes += check_metadata_update(value["metadata"], write.live["metadata"])
+        causes += (custom if resource.custom else builtin).problems(core, write)
+        if causes:
+            raise errors.invalid(resource.kind, resource.group, value["metadata"]["name"], causes)
+
+    # --- both
+
+    def committing(self, core: "Core", write: "Write") -> None:
+        """Last call before the write is stored."""
+        if write.resource.bucket == registrar.BUCKET:
+            registrar.accepted(core, write.value)
+
+    def reachable(self, resource: Resource, config: Json, subresource: str) -> Json:
+        """An apply configuration without the fields that this endpoint does not write: nobody owns what is ignored."""
+        has_status = "status" in resource.subresources
+        if subresource == "status":
+            return {key: item for key, item in config.items() if key in ("apiVersion", "kind", "metadata", "status")}
+        return {key: item for key, item in config.items() if not (key == "status" and has_status)}
+
+    def grace(self, resource: Resource, value: Json, asked: int | None) -> int:
+        """Seconds an object is given before it goes. Only pods take their time: their node confirms the end."""
+        if resource.bucket != "pods":
+            return 0
+        spec: Json = value.get("spec") or {}
+        default: Any = spec.get("terminationGracePeriodSeconds", 30)
+        seconds = default if asked is None else asked
+        if not spec.get("nodeName") or (value.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+            return 0
+        return 1 if seconds < 0 else int(seconds)

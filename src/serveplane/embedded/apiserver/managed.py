@@ -1,0 +1,199 @@
+"""managedFields: who owns which field, kept as the real server keeps it.
+
+The arithmetic is in `objects.serverside`; here are the entries around it: names, times, order, and the cap on entries
+of plain updates.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from serveplane.embedded.apiserver import errors
+from serveplane.objects import Json, fieldset, serverside
+from serveplane.objects.fieldset import Fields
+from serveplane.objects.schema import Shape
+
+MOST_UPDATERS = 10
+NOT_MANAGED = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "generation",
+    "resourceVersion",
+    "managedFields",
+)
+_IDENTITY = ("manager", "operation", "apiVersion", "subresource")
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def _owner(entry: Mapping[str, Any]) -> str:
+    """Who an entry is. An applier is the same whatever version of the API it uses, an updater is not."""
+    applies = entry["operation"] == "Apply"
+    named = {key: entry[key] for key in _IDENTITY if entry.get(key) and not (applies and key == "apiVersion")}
+    return _encode(named).decode()
+
+
+def _owners(entries: list[Json]) -> dict[str, Fields]:
+    found: dict[str, Fields] = {}
+    for entry in entries:
+        name = _owner(entry)
+        fields = entry.get("fieldsV1") or {}
+        found[name] = fieldset.union(found[name], fields) if name in found else fields
+    return found
+
+
+def bare(value: Json) -> Json:
+    """The object without what nobody can own."""
+    out = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
+    metadata = value.get("metadata")
+    if metadata is not None:
+        kept = {key: item for key, item in metadata.items() if key not in NOT_MANAGED}
+        if kept:
+            out["metadata"] = kept
+        else:
+            out.pop("metadata", None)
+    return out
+
+
+def _stripped(fields: Fields) -> Fields:
+    """`metadata` itself belongs to nobody either, only what is in it."""
+    metadata = fields.get("f:metadata")
+    if metadata is None:
+        return fields
+    kept = {key: node for key, node in metadata.items() if key != "."}
+    return (
+        {**fields, "f:metadata": kept} if kept else {key: node for key, node in fields.items() if key != "f:metadata"}
+    )
+
+
+class Writer:
+    """One writer of one request: its name in managedFields, its time and the fields it can reach at all."""
+
+    def __init__(self, manager: str, operation: str, api_version: str, subresource: str, now: str) -> None:
+        self.entry: Json = {
+            "manager": manager,
+            "operation": operation,
+            "apiVersion": api_version,
+            "time": now,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {},
+        }
+        if subresource:
+            self.entry["subresource"] = subresource
+        self.owner = _owner(self.entry)
+
+
+def after_update(live: Json, new: Json, writer: Writer, shape: Shape, empty: Json | None = None) -> list[Json]:
+    """The entries after any write but apply. `live` is empty for a create, then `empty` is what an empty object looks like."""
+    given = new["metadata"].get("managedFields")
+    if given == []:  # how a client gives up all record of owners
+        return []
+    entries = _entries_to_start_from(live, given)
+    owners = _owners(entries)
+    before = bare(live) if live else empty or {}
+    try:
+        after = serverside.updated(before, bare(new), owners, writer.owner, shape)
+    except (
+        fieldset.BadList
+    ):  # an object that breaks its own list types is stored, as the real server does, without a change of owners
+        return entries
+    return _written(entries, owners, {name: _stripped(fields) for name, fields in after.items()}, writer)
+
+
+def _entries_to_start_from(live: Json, given: list[Json] | None) -> list[Json]:
+    """A client may hand back entries it edited; an object without any never had owners."""
+    if given is not None and live:
+        return given
+    entries: list[Json] = (live.get("metadata") or {}).get("managedFields") or []
+    return entries
+
+
+def after_apply(live: Json, config: Json, writer: Writer, shape: Shape, force: bool) -> tuple[Json, list[Json]]:
+    """The merged object and its entries; a conflict becomes the real server's 409."""
+    entries: list[Json] = (live.get("metadata") or {}).get("managedFields") or []
+    owners = _owners(entries)
+    if live and not entries:  # written before anybody kept record: all of it belongs to an unnamed update
+        owners = _before_first_apply(live, writer, shape)
+    try:
+        merged, after = serverside.applied(live, bare(config), owners, writer.owner, shape, force)
+    except serverside.OwnershipConflict as conflict:
+        raise _conflict(conflict) from None
+    except fieldset.BadList as error:
+        raise errors.Refusal(500, "InternalError", f"failed to create typed patch object: {error}") from None
+    return merged, _written(entries, owners, {name: _stripped(fields) for name, fields in after.items()}, writer)
+
+
+def _before_first_apply(live: Json, writer: Writer, shape: Shape) -> dict[str, Fields]:
+    entry = {"manager": "before-first-apply", "operation": "Update", "apiVersion": writer.entry["apiVersion"]}
+    return {_owner(entry): _stripped(fieldset.fields_of(bare(live), shape))}
+
+
+def _written(
+    entries: list[Json], before: Mapping[str, Fields], after: Mapping[str, Fields], writer: Writer
+) -> list[Json]:
+    known = {_owner(entry): entry for entry in entries}
+    out = []
+    for owner, fields in after.items():
+        if not fields:
+            continue
+        fresh = owner == writer.owner and before.get(owner) != fields
+        start = writer.entry if owner == writer.owner else known.get(owner) or _identity(owner, writer)
+        time = writer.entry["time"] if fresh or owner not in known else known[owner].get("time")
+        out.append({**start, "fieldsV1": fields, "time": time})
+    return _capped(sorted(map(_ordered, out), key=_order))
+
+
+def _identity(owner: str, writer: Writer) -> Json:
+    return {"apiVersion": writer.entry["apiVersion"], **msgspec.json.decode(owner), "fieldsType": "FieldsV1"}
+
+
+def _ordered(entry: Json) -> Json:
+    names = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
+    return {name: entry[name] for name in names if entry.get(name) is not None}
+
+
+def _order(entry: Json) -> tuple[str, ...]:
+    return (
+        entry["operation"],
+        entry.get("time") or "",
+        entry["manager"],
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
+
+
+def _capped(entries: list[Json]) -> list[Json]:
+    """Too many updaters: the oldest become one entry."""
+    updates = [entry for entry in entries if entry["operation"] == "Update"]
+    surplus = len(updates) - MOST_UPDATERS
+    if surplus <= 0:
+        return entries
+    by_version: dict[str, Json] = {}
+    for entry in updates[: surplus + 1]:
+        known = by_version.get(entry["apiVersion"])
+        fields = entry["fieldsV1"] if known is None else fieldset.union(known["fieldsV1"], entry["fieldsV1"])
+        by_version[entry["apiVersion"]] = {**entry, "manager": "ancient-changes", "fieldsV1": fields}
+    applies = [entry for entry in entries if entry["operation"] != "Update"]
+    return [*applies, *by_version.values(), *updates[surplus + 1 :]]
+
+
+def _conflict(conflict: serverside.OwnershipConflict) -> errors.Refusal:
+    told = [(_told(owner), path) for owner, found in conflict.conflicts.items() for path in found]
+    causes = [errors.Cause("FieldManagerConflict", f"conflict with {owner}", path) for owner, path in told]
+    if len(told) == 1:
+        return errors.apply_conflict(f"Apply failed with 1 conflict: conflict with {told[0][0]}: {told[0][1]}", causes)
+    lines = []
+    for owner, found in sorted(conflict.conflicts.items()):
+        lines += [f"conflicts with {_told(owner)}:", *(f"- {path}" for path in found)]
+    return errors.apply_conflict(f"Apply failed with {len(told)} conflicts: " + "\n".join(lines), causes)
+
+
+def _told(owner: str) -> str:
+    entry = msgspec.json.decode(owner)
+    told = f'"{entry["manager"]}"'
+    if entry.get("subresource"):
+        told += f' with subresource "{entry["subresource"]}"'
+    return f"{told} using {entry['apiVersion']}" if entry["operation"] == "Update" else told

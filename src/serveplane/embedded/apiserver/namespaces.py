@@ -1,0 +1,104 @@
+"""The end of a namespace: everything in it is deleted, then the namespace itself."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.deleting import Options
+from serveplane.embedded.apiserver.request import Request, User
+from serveplane.embedded.store import Change, Conflict, Key
+from serveplane.embedded.store.records import DELETED
+from serveplane.objects import Json
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+CONTROLLER = User("system:serviceaccount:kube-system:namespace-controller", ("system:masters", "system:authenticated"))
+RETRY_SECONDS = 0.5
+
+
+class NamespaceController:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
+        self._queue: set[str] = set()
+        self._awake = asyncio.Event()
+        core.store.observe("namespaces", self._changed)
+        core.store.observe("", self._content_changed)
+
+    def start(self) -> None:
+        for record in self._core.store.records("namespaces"):
+            self._consider(record.key.name, record.data)
+
+    def _changed(self, change: Change) -> None:
+        if change.type != DELETED:
+            self._consider(change.record.key.name, change.record.data)
+
+    def _content_changed(self, change: Change) -> None:
+        """The last object of a dying namespace going is what its end waits for."""
+        namespace = change.record.key.namespace
+        if namespace and change.type == DELETED:
+            record = self._core.store.get("namespaces", Key("", namespace))
+            if record is not None:
+                self._consider(namespace, record.data)
+
+    def _consider(self, name: str, data: bytes) -> None:
+        if b'"deletionTimestamp"' in data:
+            self._queue.add(name)
+            self._awake.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            await self.drain()
+
+    async def drain(self) -> None:
+        while self._queue:
+            name = self._queue.pop()
+            try:
+                await self._empty(name)
+            except Conflict:
+                self._queue.add(name)
+            except errors.Refusal as refusal:
+                if refusal.code != 404:
+                    self._core.log.warning("end of namespace %s: %s", name, refusal.message)
+            await self._core.clock.sleep(0)
+
+    async def _empty(self, name: str) -> None:
+        record = self._core.store.get("namespaces", Key("", name))
+        if record is None or "deletionTimestamp" not in record.value()["metadata"]:
+            return
+        left = await self._delete_content(name)
+        if left:
+            return
+        current = self._core.store.get("namespaces", Key("", name))
+        resource = self._core.stored_resource("namespaces")
+        if current is not None and resource is not None:
+            await self._core.adjust(resource, current, _finalize)
+
+    async def _delete_content(self, name: str) -> int:
+        """How many objects are still there after all were asked to go."""
+        left = 0
+        for bucket in self._core.store.buckets():
+            resource = self._core.stored_resource(bucket.name)
+            if resource is None:
+                continue
+            for record in list(bucket.records(name)):
+                request = Request("DELETE", "", {}, {}, b"", CONTROLLER)
+                if b'"deletionTimestamp"' in record.data and b'"finalizers"' in record.data:
+                    left += 1
+                    continue
+                gone, _ = await self._core.deleting.delete_record(
+                    self._core, request, resource, record, Options(propagation="Background")
+                )
+                left += not gone
+        return left
+
+
+def _finalize(value: Json) -> None:
+    spec = value.setdefault("spec", {})
+    kept = [name for name in spec.get("finalizers") or () if name != "kubernetes"]
+    if kept:
+        spec["finalizers"] = kept
+    else:
+        spec.pop("finalizers", None)

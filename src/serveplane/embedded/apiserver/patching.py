@@ -1,0 +1,172 @@
+"""PATCH in its four forms."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from serveplane.embedded.apiserver import body, errors, managed
+from serveplane.embedded.apiserver.incoming import check_type, understood
+from serveplane.embedded.apiserver.request import Answer, Request
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.apiserver.writing import change, create_value, now, shown
+from serveplane.embedded.store import Key
+from serveplane.objects import Json, jsonpatch, strategic
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+JSON_PATCH, MERGE, STRATEGIC = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+APPLY = "application/apply-patch+yaml"
+APPLY_CBOR = "application/apply-patch+cbor"
+OPERATIONS = 10_000
+
+
+async def patch(core: "Core", request: Request, resource: Resource, subresource: str = "") -> Answer:
+    kind = body.media_type(request.headers)
+    accepted = [JSON_PATCH, MERGE, APPLY] if resource.custom else [JSON_PATCH, MERGE, STRATEGIC, APPLY]
+    if kind not in accepted:
+        raise errors.unsupported_media_type(kind, accepted)
+    if kind == APPLY:
+        return await _apply(core, request, resource, subresource)
+    content = body.json_value(request.body)
+    _check_content(kind, content)
+
+    async def patched(live: Json) -> Json:
+        value = _patched(kind, live, content, resource)
+        return _checked(core, request, resource, live, value)
+
+    data = await change(core, request, resource, patched, subresource)
+    return Answer(200, await shown(core, request, resource, data))
+
+
+def _check_content(kind: str, content: Any) -> None:
+    if kind == JSON_PATCH:
+        if not isinstance(content, list) or not all(isinstance(step, dict) for step in content):
+            raise errors.bad_request(
+                "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+            )
+        if len(content) > OPERATIONS:
+            message = f"The allowed maximum operations in a JSON patch is {OPERATIONS}, got {len(content)}"
+            raise errors.Refusal(413, "RequestEntityTooLarge", message)
+    elif not isinstance(content, dict):
+        raise errors.bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+        )
+
+
+def _patched(kind: str, live: Json, content: Any, resource: Resource) -> Json:
+    try:
+        if kind == JSON_PATCH:
+            result: Any = jsonpatch.json_patched(live, content)
+        elif kind == MERGE:
+            result = jsonpatch.merge_patched(live, content)
+        else:
+            result = strategic.strategic_merged(live, content, resource.shape)
+    except jsonpatch.PatchFailed as error:
+        cause = errors.Cause("", str(error), "")
+        raise errors.Refusal(
+            422,
+            "Invalid",
+            f"the server rejected our request due to an error in our request: {error}",
+            {"causes": [{"message": cause.message}]},
+        ) from None
+    except (strategic.BadPatch, RecursionError) as error:
+        raise errors.bad_request(str(error)) from None
+    if not isinstance(result, dict):
+        raise errors.bad_request("the patched document is no object")
+    return result
+
+
+def _checked(core: "Core", request: Request, resource: Resource, live: Json, value: Json) -> Json:
+    check_type(value, resource)
+    problems: list[str] = []
+    value = understood(core, request, resource, value, problems)
+    for field in ("name", "namespace"):
+        if value["metadata"].get(field, "") != live["metadata"].get(field, ""):
+            at = errors.Cause(
+                "FieldValueInvalid",
+                f'Invalid value: "{value["metadata"].get(field, "")}": field is immutable',
+                f"metadata.{field}",
+            )
+            raise errors.invalid(resource.kind, resource.group, live["metadata"]["name"], [at])
+    return value
+
+
+async def _apply(core: "Core", request: Request, resource: Resource, subresource: str) -> Answer:
+    manager = request.query.get("fieldManager", "")
+    if not manager:
+        cause = errors.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
+        raise errors.invalid("PatchOptions", "meta.k8s.io", "", [cause])
+    config = _configuration(core, request, resource)
+    key = Key(request.target.namespace if resource.namespaced else "", request.target.name)
+    writer = managed.Writer(request.field_manager, "Apply", resource.api_version, subresource, now(core))
+    if core.store.get(resource.bucket, key) is None:
+        return await _apply_new(core, request, resource, config, writer, subresource)
+    force = request.flag("force")
+
+    async def applied(live: Json) -> Json:
+        merged, entries = managed.after_apply(
+            live, core.kinds.reachable(resource, config, subresource), writer, resource.shape, force
+        )
+        merged = core.kinds.canonical(resource, merged, [])
+        merged["metadata"]["managedFields"] = entries
+        for precondition in ("resourceVersion", "uid"):
+            if config["metadata"].get(precondition):
+                merged["metadata"][precondition] = config["metadata"][precondition]
+        return merged
+
+    data = await change(core, request, resource, applied, subresource, applied=True)
+    return Answer(200, await shown(core, request, resource, data))
+
+
+async def _apply_new(
+    core: "Core", request: Request, resource: Resource, config: Json, writer: managed.Writer, subresource: str
+) -> Answer:
+    if subresource:
+        raise errors.not_found(resource.plural, resource.group, request.target.name)
+    if config["metadata"].get("uid"):
+        raise errors.conflict(
+            resource.plural,
+            resource.group,
+            request.target.name,
+            f"uid mismatch: the provided object specified uid {config['metadata']['uid']}, and no existing object was found",
+        )
+    config = core.kinds.reachable(resource, config, subresource)
+    _, entries = managed.after_apply({}, config, writer, resource.shape, True)
+    value = core.kinds.canonical(resource, config, [])
+    value["metadata"]["managedFields"] = entries
+    data = await create_value(core, request, resource, value, applied=True)
+    return Answer(201, await shown(core, request, resource, data))
+
+
+def _configuration(core: "Core", request: Request, resource: Resource) -> Json:
+    """What the applier says, as it says it: defaults would make it own what it never mentioned."""
+    config = body.lenient(request.body)
+    if not isinstance(config, dict):
+        raise errors.bad_request("error decoding YAML: the document is no object")
+    for field in ("apiVersion", "kind"):
+        if not config.get(field):
+            raise errors.bad_request(f"{field} must be set in the apply patch")
+    check_type(config, resource)
+    metadata = config.get("metadata")
+    if not isinstance(metadata, dict):
+        metadata = config["metadata"] = {}
+    if metadata.get("managedFields"):
+        raise errors.bad_request("metadata.managedFields must be nil")
+    if metadata.setdefault("name", request.target.name) != request.target.name:
+        raise errors.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({request.target.name})"
+        )
+    problems: list[str] = []
+    copy = msgspec.json.decode(msgspec.json.encode(config))
+    understood(core, request, resource, copy, problems)
+    namespace = request.target.namespace
+    if resource.namespaced and metadata.setdefault("namespace", namespace) != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    return config

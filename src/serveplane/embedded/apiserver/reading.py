@@ -1,0 +1,148 @@
+"""GET and LIST: stored bytes out, as they are wherever possible."""
+
+import base64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from serveplane.embedded.apiserver import errors, representation
+from serveplane.embedded.apiserver.request import Answer, Request
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.apiserver.selecting import Selection, selection
+from serveplane.embedded.store import Expired, Key, Record
+from serveplane.objects import Json
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+GONE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+    "continue parameter, or use the continue token in this response to retrieve the remainder of the results."
+)
+
+
+class _Token(NamedTuple):
+    """Where a list goes on, and at which version."""
+
+    version: int
+    after: str
+
+
+def found(core: "Core", resource: Resource, namespace: str, name: str) -> Record:
+    record = core.store.get(resource.bucket, Key(namespace if resource.namespaced else "", name))
+    if record is None:
+        raise errors.not_found(resource.plural, resource.group, name)
+    return record
+
+
+async def get(core: "Core", request: Request, resource: Resource) -> Answer:
+    record = found(core, resource, request.target.namespace, request.target.name)
+    form = representation.negotiated(request.headers)
+    data = record.data
+    if resource.custom is not None or resource.bucket == "events":
+        data = await core.convert.one(resource, data)
+    return Answer(200, representation.one(form, resource, data, request.query.get("includeObject", "")))
+
+
+async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
+    form = representation.negotiated(request.headers)
+    chosen = selection(request, resource)
+    records, metadata = _page(core, request, resource, chosen)
+    items: Iterable[bytes] = [record.data for record in records]
+    if resource.custom is not None or resource.bucket == "events":
+        items = await core.convert.many(resource, list(items))
+    return Answer(200, representation.many(form, resource, items, metadata, request.query.get("includeObject", "")))
+
+
+def _page(core: "Core", request: Request, resource: Resource, chosen: Selection) -> tuple[list[Record], Json]:
+    limit = request.number("limit") or 0
+    token = request.query.get("continue", "")
+    if token or request.query.get("resourceVersionMatch") == "Exact":
+        return _exact(core, request, resource, chosen, limit, token)
+    _check_version(core, request)
+    records = _current(core, resource, chosen)
+    return _cut(records, core.store.version, limit)
+
+
+def _current(core: "Core", resource: Resource, chosen: Selection) -> list[Record]:
+    if chosen.name and chosen.namespace is not None:
+        record = core.store.get(resource.bucket, Key(chosen.namespace, chosen.name))
+        return [record] if record is not None and chosen.matches(record) else []
+    records = core.store.records(resource.bucket, chosen.namespace)
+    return list(records) if chosen.all else [record for record in records if chosen.matches(record)]
+
+
+def _check_version(core: "Core", request: Request) -> None:
+    match, version = request.query.get("resourceVersionMatch", ""), request.query.get("resourceVersion", "")
+    if match and not version:
+        raise _bad_option(
+            "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
+    if match not in ("", "NotOlderThan", "Exact"):
+        raise _bad_option(
+            "resourceVersionMatch", f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+        )
+    if version and parse_version(version) > core.store.version:
+        raise too_large_version(parse_version(version), core.store.version)
+
+
+def _bad_option(field: str, message: str) -> errors.Refusal:
+    reason = "FieldValueForbidden" if message.startswith("Forbidden") else "FieldValueNotSupported"
+    return errors.invalid("ListOptions", "meta.k8s.io", "", [errors.Cause(reason, message, field)])
+
+
+def too_large_version(asked: int, now: int) -> errors.Refusal:
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    details = {"causes": [cause], "retryAfterSeconds": 1}
+    return errors.Refusal(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {now}", details, 1)
+
+
+def parse_version(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise errors.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+def _exact(
+    core: "Core", request: Request, resource: Resource, chosen: Selection, limit: int, token: str
+) -> tuple[list[Record], Json]:
+    """A list at one past version: a later page, or one that was asked for."""
+    place = _read_token(token) if token else _Token(parse_version(request.query.get("resourceVersion", "")), "")
+    if place.version > core.store.version:
+        raise too_large_version(place.version, core.store.version)
+    try:
+        records = core.store.records_at(resource.bucket, place.version)
+    except Expired:
+        raise errors.expired(
+            GONE if token else f"The resourceVersion for the provided list is too old: {place.version}"
+        ) from None
+    left = [record for record in records if chosen.matches(record) and _order(record) > place.after]
+    return _cut(left, place.version, limit)
+
+
+def _order(record: Record) -> str:
+    return f"{record.key.namespace}/{record.key.name}"
+
+
+def _cut(records: list[Record], version: int, limit: int) -> tuple[list[Record], Json]:
+    metadata: Json = {"resourceVersion": str(version)}
+    if limit and len(records) > limit:
+        metadata["continue"] = _write_token(_Token(version, _order(records[limit - 1])))
+        metadata["remainingItemCount"] = len(records) - limit
+        records = records[:limit]
+    return records, metadata
+
+
+def _write_token(token: _Token) -> str:
+    return base64.urlsafe_b64encode(
+        msgspec.json.encode({"v": "meta.k8s.io/v1", "rv": token.version, "start": token.after})
+    ).decode()
+
+
+def _read_token(text: str) -> _Token:
+    try:
+        value = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        return _Token(int(value["rv"]), str(value["start"]))
+    except (ValueError, KeyError, TypeError):
+        raise errors.bad_request("continue key is not valid") from None

@@ -1,0 +1,142 @@
+"""The server itself: one function from a request to an answer, in process or over HTTPS."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Self
+
+from serveplane import http
+from serveplane.clock import SYSTEM, Clock
+from serveplane.embedded.apiserver import bootstrap, dispatch, errors, health
+from serveplane.embedded.apiserver.body import LIMIT
+from serveplane.embedded.apiserver.core import Core
+from serveplane.embedded.apiserver.gc import GarbageCollector
+from serveplane.embedded.apiserver.namespaces import NamespaceController
+from serveplane.embedded.apiserver.paths import parse_target
+from serveplane.embedded.apiserver.request import ADMIN, ANONYMOUS, Answer, Request, User, parse_query
+from serveplane.embedded.store import LogError, Store
+from serveplane.kube.transport import InProcessTransport
+
+Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
+
+
+class ApiServer:
+    """A Kubernetes API server over a store.
+
+    `async with ApiServer(store) as server:` runs it with its own controllers (garbage collection, namespaces);
+    `server.transport()` is a way in without a socket, `await server.serve(...)` listens.
+    """
+
+    def __init__(self, store: Store | None = None, clock: Clock = SYSTEM) -> None:
+        self.store = store or Store()
+        self.clock = clock
+        self.core = Core(self.store, clock)
+        self._collector = GarbageCollector(self.core)
+        self._namespaces = NamespaceController(self.core)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._listeners: list[http.Server] = []
+
+    # --- life
+
+    async def start(self) -> None:
+        await bootstrap.prepare(self.core)
+        for work in (self.core.registrar, self._collector, self._namespaces):
+            work.start()
+            self._tasks.append(asyncio.create_task(work.run(), name=type(work).__name__))
+
+    async def close(self) -> None:
+        for listener in self._listeners:
+            await listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self.store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    # --- ways in
+
+    def transport(self, user: User = ADMIN) -> InProcessTransport:
+        """A transport for `serveplane.kube.Client` that acts as the given user, without credentials and without a socket."""
+
+        async def call(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Reply:
+            return await self.handle(method, path, query, headers, body, user)
+
+        return InProcessTransport(call)
+
+    async def serve(
+        self, host: str = "127.0.0.1", port: int = 0, tls: http.TlsConfig | None = None, hosts: set[str] | None = None
+    ) -> http.Server:
+        limits = http.Limits()
+        listener = await http.serve(self._over_http, host, port, tls=tls, hosts=hosts, limits=limits, clock=self.clock)
+        self._listeners.append(listener)
+        return listener
+
+    async def _over_http(self, request: http.Request) -> http.Response:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        try:
+            body = await request.read(LIMIT)
+        except http.PayloadTooLarge:
+            refusal = errors.too_large(LIMIT)
+            return http.Response(refusal.code, [("Content-Type", "application/json")], errors.encoded(refusal.status()))
+        user = self._peer(request)
+        status, answered, content = await self.handle(request.method, request.path, request.query, headers, body, user)
+        return http.Response(status, list(answered.items()), content)
+
+    def _peer(self, request: http.Request) -> User | None:
+        return ADMIN
+
+    async def handle(
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, user: User | None = None
+    ) -> Reply:
+        """Answer one request. `user` is given where the caller is known already; else credentials are read off the headers."""
+        lowered = (
+            headers
+            if all(name.islower() for name in headers)
+            else {name.lower(): value for name, value in headers.items()}
+        )
+        request = Request(method, path, parse_query(query), lowered, body, user or ANONYMOUS)
+        try:
+            answer = await self._answer(request)
+        except errors.Refusal as refusal:
+            answer = _refused(refusal)
+        except LogError as error:
+            answer = _refused(errors.internal(f"the write could not be stored: {error}"))
+        except Exception as error:
+            self.core.log.exception("%s %s", method, path)
+            answer = _refused(errors.internal(f"{type(error).__name__}: {error}"))
+        return answer.status, _headers(answer, request), answer.body
+
+    async def _answer(self, request: Request) -> Answer:
+        if request.path in health.PATHS or request.path.startswith(health.PREFIXES):
+            return health.answer(request)
+        target = parse_target(request.path)
+        if target is None:
+            return dispatch.discovery_answer(self.core, request)
+        request.target = target
+        return await dispatch.resource_answer(self.core, request)
+
+
+def _refused(refusal: errors.Refusal) -> Answer:
+    headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else {}
+    return Answer(refusal.code, errors.encoded(refusal.status()), headers=headers)
+
+
+def _headers(answer: Answer, request: Request) -> Mapping[str, str]:
+    headers: dict[str, Any] = {
+        "Content-Type": answer.content_type,
+        "Cache-Control": "no-cache, private",
+        **answer.headers,
+    }
+    if request.warnings:
+        headers["Warning"] = ", ".join(f'299 - "{_quoted(text)}"' for text in dict.fromkeys(request.warnings))
+    return headers
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,247 @@
+"""CREATE and UPDATE, and the steps every write shares.
+
+The order is the real server's: read the body, default, prepare (what the server alone decides), mutate by admission,
+validate, record owners, write if nobody else did meanwhile.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from serveplane.clock import timestamp
+from serveplane.embedded.apiserver import errors, managed, representation
+from serveplane.embedded.apiserver.incoming import incoming
+from serveplane.embedded.apiserver.reading import found
+from serveplane.embedded.apiserver.request import Answer, Request
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.store import Conflict, Key, Record
+from serveplane.objects import Json
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+ATTEMPTS = 5
+NAME_LENGTH = 63
+
+
+@dataclass
+class Write:
+    """One write on its way through the steps."""
+
+    request: Request
+    resource: Resource
+    value: Json
+    live: Json
+    """The object as stored, empty for a create."""
+    subresource: str = ""
+    applied: bool = False
+    """managedFields are already as server-side apply left them."""
+
+    @property
+    def operation(self) -> str:
+        return "UPDATE" if self.live else "CREATE"
+
+
+async def create(core: "Core", request: Request, resource: Resource) -> Answer:
+    value = incoming(core, request, resource)
+    data = await create_value(core, request, resource, value)
+    return Answer(201, await shown(core, request, resource, data))
+
+
+async def create_value(core: "Core", request: Request, resource: Resource, value: Json, applied: bool = False) -> bytes:
+    """Store a new object; its bytes, as a GET would give them."""
+    metadata = value["metadata"]
+    namespace = _namespace(request, resource, metadata)
+    generated = "name" not in metadata and metadata.get("generateName")
+    core.kinds.begin(core, resource, value, request)
+    if generated:
+        metadata["name"] = metadata["generateName"][: NAME_LENGTH - 5] + core.clock.letters(5)
+    write = Write(request, resource, value, {}, applied=applied)
+    await core.admit(write)
+    core.kinds.check_create(core, write)
+    await core.admit_finally(write)
+    key = Key(namespace, write.value["metadata"]["name"])
+    _own(core, write)
+    return await _create_stored(core, write, key)
+
+
+async def _create_stored(core: "Core", write: Write, key: Key) -> bytes:
+    resource = write.resource
+    core.kinds.committing(core, write)
+    value = await core.convert.to_storage(resource, representation.typed(resource, write.value))
+    if core.store.get(resource.bucket, key) is not None:
+        raise errors.already_exists(resource.plural, resource.group, key.name)
+    if write.request.dry_run:
+        return errors.encoded(value)
+    record = core.store.create(resource.bucket, key, value)
+    await core.store.acknowledged()
+    return record.data
+
+
+def _namespace(request: Request, resource: Resource, metadata: Json) -> str:
+    namespace = request.target.namespace if resource.namespaced else ""
+    given = metadata.get("namespace", "")
+    if resource.namespaced:
+        if given and namespace and given != namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        if not namespace:
+            raise errors.bad_request("an empty namespace may not be set during creation")
+        metadata["namespace"] = namespace
+    elif given:
+        raise _no_namespace(resource, metadata)
+    return namespace
+
+
+def _no_namespace(resource: Resource, metadata: Json) -> errors.Refusal:
+    cause = errors.Cause("FieldValueForbidden", "Forbidden: not allowed on this type", "metadata.namespace")
+    return errors.invalid(resource.kind, resource.group, metadata.get("name", ""), [cause])
+
+
+def _own(core: "Core", write: Write) -> None:
+    """Set managedFields for everything but server-side apply, which has done it."""
+    metadata = write.value["metadata"]
+    if write.applied:
+        return
+    writer = managed.Writer(
+        write.request.field_manager, "Update", write.resource.api_version, write.subresource, now(core)
+    )
+    entries = managed.after_update(
+        write.live, write.value, writer, write.resource.shape, core.kinds.empty(write.resource)
+    )
+    if entries:
+        metadata["managedFields"] = entries
+    else:
+        metadata.pop("managedFields", None)
+
+
+def now(core: "Core") -> str:
+    return timestamp(core.clock.now())
+
+
+Transform = Callable[[Json], Awaitable[Json]]
+"""From the object as stored (in the requested version) to the object as wanted."""
+
+
+async def update(core: "Core", request: Request, resource: Resource, subresource: str = "") -> Answer:
+    value = incoming(core, request, resource)
+    name = request.target.name
+    if value["metadata"].setdefault("name", name) != name:
+        raise errors.bad_request(
+            f"the name of the object ({value['metadata']['name']}) does not match the name on the URL ({name})"
+        )
+    _same_namespace(request, resource, value)
+
+    async def replace(live: Json) -> Json:
+        return value
+
+    data = await change(core, request, resource, replace, subresource)
+    return Answer(200, await shown(core, request, resource, data))
+
+
+def _same_namespace(request: Request, resource: Resource, value: Json) -> None:
+    given = value["metadata"].get("namespace", "")
+    if resource.namespaced:
+        if given and given != request.target.namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        value["metadata"]["namespace"] = request.target.namespace
+
+
+async def change(
+    core: "Core",
+    request: Request,
+    resource: Resource,
+    transform: Transform,
+    subresource: str = "",
+    applied: bool = False,
+) -> bytes:
+    """Read, transform, write; again if somebody else wrote in between and the client did not insist on a version."""
+    for _ in range(ATTEMPTS):
+        record = found(core, resource, request.target.namespace, request.target.name)
+        try:
+            return await change_record(core, request, resource, record, transform, subresource, applied)
+        except Conflict:
+            continue
+    raise errors.conflict(resource.plural, resource.group, request.target.name)
+
+
+async def change_record(
+    core: "Core",
+    request: Request,
+    resource: Resource,
+    record: Record,
+    transform: Transform,
+    subresource: str = "",
+    applied: bool = False,
+) -> bytes:
+    live = await core.convert.from_storage(resource, record.value())
+    wanted = await transform(core.convert.copied(live))
+    _check_preconditions(resource, live, wanted)
+    write = Write(request, resource, wanted, live, subresource, applied)
+    core.kinds.prepare_update(core, write)
+    await core.admit(write)
+    core.kinds.check_update(core, write)
+    await core.admit_finally(write)
+    _own(core, write)
+    return await _store(core, write, record)
+
+
+def _check_preconditions(resource: Resource, live: Json, wanted: Json) -> None:
+    metadata, name = wanted["metadata"], live["metadata"]["name"]
+    uid = metadata.get("uid")
+    if uid and uid != live["metadata"]["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['metadata']['uid']}"
+        raise errors.conflict(resource.plural, resource.group, name, why)
+    version = metadata.get("resourceVersion")
+    if version and version != live["metadata"]["resourceVersion"]:
+        raise errors.conflict(resource.plural, resource.group, name)
+
+
+async def _store(core: "Core", write: Write, record: Record) -> bytes:
+    resource = write.resource
+    core.kinds.committing(core, write)
+    value = representation.typed(resource, write.value)
+    value["metadata"]["resourceVersion"] = write.live["metadata"]["resourceVersion"]
+    if _same(value, representation.typed(resource, write.live)):  # nothing to write: no new version, no event
+        return errors.encoded(value) if write.request.dry_run else await _plain(core, resource, record)
+    stored = await core.convert.to_storage(resource, value)
+    if core.store.get(resource.bucket, record.key) is not record:
+        raise Conflict
+    if write.request.dry_run:
+        return errors.encoded(stored)
+    if core.deleting.is_finished(resource, stored, write.live):
+        written = core.store.delete(resource.bucket, record, stored)
+    else:
+        written = core.store.update(resource.bucket, record, stored)
+    await core.store.acknowledged()
+    return written.data
+
+
+async def _plain(core: "Core", resource: Resource, record: Record) -> bytes:
+    await core.store.acknowledged()
+    return record.data
+
+
+def _same(new: Json, old: Json) -> bool:
+    """Equal but for the times in managedFields, which alone are no reason to write."""
+    if {**new, "metadata": None} != {**old, "metadata": None}:
+        return False
+    mine, theirs = dict(new["metadata"]), dict(old["metadata"])
+    entries, others = mine.pop("managedFields", []), theirs.pop("managedFields", [])
+    return mine == theirs and [_timeless(e) for e in entries] == [_timeless(e) for e in others]
+
+
+def _timeless(entry: Json) -> Json:
+    return {key: value for key, value in entry.items() if key != "time"}
+
+
+async def shown(core: "Core", request: Request, resource: Resource, data: bytes) -> bytes:
+    """The answer to a write, in the form and version that were asked for."""
+    if resource.custom is not None or resource.bucket == "events":
+        data = await core.convert.one(resource, data)
+    return representation.one(
+        representation.negotiated(request.headers), resource, data, request.query.get("includeObject", "")
+    )
