@@ -24,7 +24,7 @@ class Tunnel(asyncio.Protocol):
         self._held = False
         self._write_paused = False
         self._reader: asyncio.Future[None] | None = None
-        self._writer: asyncio.Future[None] | None = None
+        self._writers: set[asyncio.Future[None]] = set()
 
     @classmethod
     def over(cls, transport: asyncio.Transport, already: bytes = b"", on_lost: Callable[[], None] | None = None) -> "Tunnel":
@@ -76,11 +76,12 @@ class Tunnel(asyncio.Protocol):
             raise ConnectionLost("the peer closed the tunnel")
         self.transport.write(data)
         if self._write_paused:
-            self._writer = asyncio.get_running_loop().create_future()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._writers.add(waiter)
             try:
-                await self._writer
+                await waiter
             finally:
-                self._writer = None
+                self._writers.discard(waiter)
             if self._lost:
                 raise ConnectionLost("the peer closed the tunnel")
 
@@ -122,12 +123,14 @@ class Tunnel(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        _wake(self._writer)
+        for waiter in self._writers:
+            _wake(waiter)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
         _wake(self._reader)
-        _wake(self._writer)
+        for waiter in self._writers:
+            _wake(waiter)
         if self._on_lost is not None:
             self._on_lost()
 
