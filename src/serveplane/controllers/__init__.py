@@ -1,0 +1,1 @@
+"""The controllers, one folder per kind: gather, decide, apply, one status write."""

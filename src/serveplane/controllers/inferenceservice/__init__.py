@@ -1,0 +1,1 @@
+"""InferenceService: gather what one reconcile looks at, decide (pure), apply, write one status."""

@@ -1,0 +1,113 @@
+"""From a world to a plan. No I/O: `serveplane plan`, the tests and the controller all come through here."""
+from dataclasses import replace
+
+import msgspec
+
+from serveplane.api import keys
+from serveplane.api.inferenceservice.components import Component, components
+from serveplane.api.mode import Mode
+from serveplane.controllers.inferenceservice.world import CONFIG_MAP, DEPLOYMENT, Notice, Plan, World
+from serveplane.kube.kind import Kind, ObjectRef, kind_of
+from serveplane.objects import Json
+from serveplane.render.autoscalers import autoscalers
+from serveplane.render.canaries import canaries, reduced_minimum
+from serveplane.render.deployments import deployments
+from serveplane.render.metadata import is_multi_model
+from serveplane.render.names import model_config_name
+from serveplane.render.pods.storage import GLOBAL_CA_BUNDLE
+from serveplane.render.routes import Shares, routes
+from serveplane.render.runtimes import FailureReason, InvalidSpec, Selection
+from serveplane.render.services import services
+from serveplane.render.workloads import Blueprint, Workload, select_runtime, stable_blueprint
+from serveplane.settings import Settings
+from serveplane.status.deployments import available_replicas
+from serveplane.status.service import is_ready
+
+CA_BUNDLE_KEY = "cabundle.crt"
+
+
+def decide(world: World) -> Plan:
+    """Everything that should exist for a service. A spec that cannot be rendered gives a plan that says so and changes nothing."""
+    if world.mode is not Mode.STANDARD:
+        return Plan()
+    head = components(world.service)[0]
+    selection = select_runtime(head, world.facts)
+    if world.is_stopped:
+        return Plan(selection=selection, shared=_shared(world))
+    try:
+        return _standard(world, head, selection)
+    except InvalidSpec as failure:
+        return Plan(selection=selection, failure=failure, frozen=True, notices=(_refusal(failure),))
+
+
+def _standard(world: World, head: Component, selection: Selection | None) -> Plan:
+    service, settings = world.service, world.facts.settings
+    blueprint = stable_blueprint(service, world.facts)
+    blueprint = replace(blueprint, canaries=canaries(world.raw, service, world.facts))
+    ready = [(canary.name, canary.canary_percent or 0) for canary in blueprint.canaries if _is_up(world, canary)]
+    shares = Shares.of(blueprint.predictor.name, ready)
+    blueprint = _lightened(blueprint, world)
+    children = [child for workload in (*blueprint.canaries, *blueprint.stable) for child in workload_children(workload, settings)]
+    children += routes(service, blueprint, shares, settings)
+    if is_multi_model(head):
+        children.append(_model_config(world))
+    missing = _missing_kind(children, world)
+    if missing is not None:
+        raise missing
+    notices = tuple(Notice("Warning", "DuplicateEntry", text) for workload in blueprint.stable for text in workload.warnings)
+    return Plan(children=tuple(children), shared=_shared(world), blueprint=blueprint, selection=selection, shares=shares,
+                notices=notices, frozen=_is_frozen(world))
+
+
+def workload_children(workload: Workload, settings: Settings) -> list[Json]:
+    """A workload's own objects; the Service first, so that its name is known before the pods ask for it."""
+    return [*services(workload, settings), *deployments(workload, settings), *autoscalers(workload, settings)]
+
+
+def _is_up(world: World, canary: Workload) -> bool:
+    live = world.live.get(ObjectRef(DEPLOYMENT, canary.namespace, canary.name))
+    return world.assume_healthy or available_replicas(live) > 0
+
+
+def _lightened(blueprint: Blueprint, world: World) -> Blueprint:
+    """The stable predictor gives up what ready canaries carry."""
+    taken = sum(canary.spec.min_replicas or 0 for canary in blueprint.canaries if _is_up(world, canary))
+    predictor = blueprint.predictor
+    spec = msgspec.structs.replace(predictor.spec, min_replicas=reduced_minimum(predictor.spec.min_replicas, taken))
+    return replace(blueprint, stable=(replace(predictor, spec=spec), *blueprint.stable[1:]))
+
+
+def _is_frozen(world: World) -> bool:
+    """`disable-auto-update` keeps a ready service as it is when runtimes or settings change; the user's own edits still count."""
+    status = world.raw.get("status") or {}
+    wish = world.service.annotations.get(keys.DISABLE_AUTO_UPDATE) == "true"
+    return wish and is_ready(status) and status.get("observedGeneration") == world.raw["metadata"].get("generation")
+
+
+def _model_config(world: World) -> Json:
+    """The ConfigMap that an agent watches; which models stand in it is the TrainedModels' business."""
+    metadata = world.raw["metadata"]
+    ref = ObjectRef(CONFIG_MAP, metadata.get("namespace", ""), model_config_name(metadata["name"]))
+    models = ((world.live.get(ref) or {}).get("data") or {}).get("models.json", "[]")
+    return {"apiVersion": "v1", "kind": "ConfigMap", "data": {"models.json": models},
+            "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": dict(world.service.labels)}}
+
+
+def _shared(world: World) -> tuple[Json, ...]:
+    if not world.ca_bundle:
+        return ()
+    metadata = {"name": GLOBAL_CA_BUNDLE, "namespace": world.service.namespace}
+    return ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {CA_BUNDLE_KEY: world.ca_bundle}},)
+
+
+def _missing_kind(children: list[Json], world: World) -> InvalidSpec | None:
+    absent: list[Kind] = [kind for kind in map(kind_of, children) if kind in world.absent_kinds]
+    if not absent:
+        return None
+    kind = absent[0]
+    return InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC,
+                       f"The cluster does not know the kind {kind.kind} ({kind.api_version}), which this service needs; install it first")
+
+
+def _refusal(failure: InvalidSpec) -> Notice:
+    return Notice("Warning", failure.reason.value, failure.message)
