@@ -178,7 +178,9 @@ class Agent:
             await changed.wait()
 
     async def _patch_status(self, key: Key, pod: Pod, status: Json) -> None:
-        body = {"metadata": {"uid": pod.uid}, "status": status}
+        # A merge leaves what it does not mention, so a reason that no longer holds is taken away by name.
+        conditions = [{"reason": None, "message": None, **entry} for entry in status["conditions"]]
+        body = {"metadata": {"uid": pod.uid}, "status": {**status, "conditions": conditions}}
         await self.context.client.patch(POD, key.name, key.namespace, body, patch_type=PatchType.STRATEGIC,
                                         subresource="status", field_manager="serveplane-node")
 

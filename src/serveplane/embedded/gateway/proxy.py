@@ -1,0 +1,181 @@
+"""The gateway's handler: find the rule, choose a backend, forward, and try the next endpoint if one cannot be reached.
+
+Nothing here touches the API: the routing table and the endpoints are values that are replaced as the cluster changes.
+"""
+from collections.abc import Sequence
+from urllib.parse import parse_qsl
+
+from serveplane.clock import Clock
+from serveplane.embedded.gateway.endpoints import Endpoint, Endpoints
+from serveplane.embedded.gateway.names import service_of, split_host
+from serveplane.embedded.gateway.rules import (
+    Asked,
+    Backend,
+    Filter,
+    HeaderChange,
+    Redirect,
+    Rewrite,
+    Rule,
+    ServiceName,
+    Table,
+)
+from serveplane.http import Headers, Origin, Request, Response, Timeouts
+from serveplane.http.proxy import Proxy
+
+SERVING = "/serving/"
+NO_ENDPOINTS = "no endpoint of service {}/{} is ready\n"
+
+
+class Gateway:
+    """Routes and forwards. `table` and `endpoints` are swapped whole when the cluster changes."""
+
+    def __init__(self, proxy: Proxy, clock: Clock) -> None:
+        self.table = Table()
+        self.endpoints = Endpoints({}, ())
+        self._proxy = proxy
+        self._clock = clock
+
+    async def handle(self, request: Request) -> Response:
+        path = request.path
+        if path.startswith(SERVING):
+            return await self._by_path(request)
+        host = request.headers.get("host") or ""
+        asked = _asked(request, split_host(host)[0], path)
+        rule = self.table.find(asked)
+        if rule is not None:
+            return await self._apply(rule, request, path, host)
+        named = service_of(host)
+        if named is not None and named.service in self.endpoints.services:
+            return await self._send(request, named.service, named.port, None, None, (), None)
+        return Response.text(f"no route for host {asked.host!r} and path {path}\n", 404)
+
+    async def _by_path(self, request: Request) -> Response:
+        """`/serving/NAMESPACE/NAME/...`: the route, Ingress or Service of that name, wherever `*.localhost` fails."""
+        parts = request.path.split("/", 4)
+        if len(parts) < 4 or not parts[3]:
+            return Response.text("say /serving/NAMESPACE/NAME/...\n", 404)
+        namespace, name, rest = parts[2], parts[3], "/" + (parts[4] if len(parts) > 4 else "")
+        host = self.table.named.get((namespace, name))
+        if host is not None:
+            rule = self.table.find(_asked(request, host, rest))
+            if rule is not None:
+                return await self._apply(rule, request, rest, host)
+        service = ServiceName(namespace, name)
+        if service in self.endpoints.services:
+            ports = self.endpoints.services[service]["spec"].get("ports") or [{"port": 80}]
+            target = _target(rest, request.query)
+            return await self._send(request, service, ports[0]["port"], target, f"{name}.{namespace}", (), None)
+        return Response.text(f"nothing is served as {namespace}/{name}\n", 404)
+
+    async def _apply(self, rule: Rule, request: Request, path: str, host: str) -> Response:
+        redirect = next((one for one in rule.filters if isinstance(one, Redirect)), None)
+        if redirect is not None:
+            return _redirected(redirect, rule, request, path, host)
+        backend = self._backend(rule.backends)
+        if backend is None or backend.problem:
+            return Response.text(f"{rule.source}: {backend.problem if backend else 'no backend'}\n", 500)
+        filters = (*rule.filters, *backend.filters)
+        target, new_host = _rewritten(filters, rule, path, request.query)
+        timeout = rule.backend_timeout or rule.timeout
+        return await self._send(request, backend.service, backend.port, target, new_host or (host or None), filters,
+                                timeout)
+
+    def _backend(self, backends: Sequence[Backend]) -> Backend | None:
+        """By weight; a weight of zero gets nothing."""
+        if len(backends) == 1:
+            return backends[0] if backends[0].weight else None
+        total = sum(backend.weight for backend in backends)
+        chosen = self._clock.random() * total
+        for backend in backends:
+            chosen -= backend.weight
+            if chosen < 0:
+                return backend
+        return None
+
+    async def _send(self, request: Request, service: ServiceName, port: int | str, target: str | None,
+                    host: str | None, filters: Sequence[Filter], timeout: float | None) -> Response:
+        endpoints = self.endpoints.candidates(service, port)
+        if not endpoints:
+            return Response.text(NO_ENDPOINTS.format(*service), 503, [("Retry-After", "1")])
+        _change_request(request, filters)
+        timeouts = Timeouts(connect=2.0, read=None, total=timeout) if timeout else None
+        answer = Response.text(NO_ENDPOINTS.format(*service), 503)
+        for endpoint in endpoints:
+            answer = await self._proxy.forward(request, _origin(endpoint), target=target, host=host, timeouts=timeouts)
+            if answer.status != 503 or not _may_repeat(request, answer):
+                break
+        _change_answer(answer, filters)
+        return answer
+
+
+def _origin(endpoint: Endpoint) -> Origin:
+    return Origin("http", endpoint.host, endpoint.port)
+
+
+def _may_repeat(request: Request, answer: Response) -> bool:
+    """Only where the endpoint could not be reached at all, so nothing of the request was used up."""
+    return isinstance(request.body, bytes) and answer.body == b"the origin cannot be reached\n"
+
+
+def _asked(request: Request, host: str, path: str) -> Asked:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    query = dict(parse_qsl(request.query, keep_blank_values=True)) if request.query else {}
+    return Asked(host, path, request.method, headers, query)
+
+
+def _rewritten(filters: Sequence[Filter], rule: Rule, path: str, query: str) -> tuple[str, str | None]:
+    host: str | None = None
+    for one in filters:
+        if isinstance(one, Rewrite):
+            host = one.host or host
+            path = changed_path(one.full_path, one.prefix, rule.path, path)
+    return _target(path, query), host
+
+
+def changed_path(full: str | None, prefix: str | None, matched: str, path: str) -> str:
+    """
+    >>> changed_path(None, "/v2", "/v1", "/v1/models"), changed_path(None, "/", "/v1", "/v1/a")
+    ('/v2/models', '/a')
+    """
+    if full is not None:
+        return full
+    if prefix is None:
+        return path
+    rest = path[len(matched.rstrip("/")):]
+    return (prefix.rstrip("/") + rest) or "/"
+
+
+def _target(path: str, query: str) -> str:
+    return f"{path}?{query}" if query else path
+
+
+def _redirected(redirect: Redirect, rule: Rule, request: Request, path: str, host: str) -> Response:
+    name, port = split_host(host)
+    scheme = redirect.scheme or ("https" if request.peer.tls else "http")
+    usual = 443 if scheme == "https" else 80
+    port = redirect.port or (usual if redirect.scheme else port)
+    place = redirect.host or name
+    where = place if port == usual else f"{place}:{port}"
+    path = changed_path(redirect.full_path, redirect.prefix, rule.path, path)
+    return Response(redirect.status, [("Location", f"{scheme}://{where}{_target(path, request.query)}")])
+
+
+def _change_request(request: Request, filters: Sequence[Filter]) -> None:
+    for one in filters:
+        if isinstance(one, HeaderChange) and not one.of_answer:
+            _change(request.headers, one)
+
+
+def _change_answer(answer: Response, filters: Sequence[Filter]) -> None:
+    for one in filters:
+        if isinstance(one, HeaderChange) and one.of_answer:
+            _change(answer.headers, one)
+
+
+def _change(headers: Headers, change: HeaderChange) -> None:
+    for name in change.remove:
+        headers.remove(name)
+    for name, value in change.set:
+        headers.set(name, value)
+    for name, value in change.add:
+        headers.add(name, value)
