@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.kit.api import Api, documents, install
+from tests.kit.installation import Installation
 from tests.kit.processes import start, stop
 from tests.kit.testbed import Testbed, Unavailable, start_testbed
 
@@ -75,3 +76,21 @@ def world(neighbours: Testbed) -> Iterator[Testbed]:
     process = start([sys.executable, "-m", "tests.kit.world", neighbours.kubeconfig], log)
     yield neighbours
     stop(process)
+
+
+@pytest.fixture(scope="session")
+def installation(world: Testbed) -> Iterator[Installation]:
+    """The project's own manifests on the played cluster; nothing of it runs yet."""
+    installed = Installation(world)
+    run_apart(lambda: installed.put(webhooks=False))
+    yield installed
+    installed.stop()
+
+
+@pytest.fixture(scope="session")
+def manager(installation: Installation) -> Installation:
+    """The same with the kserve manager running, its webhooks in force."""
+    running = installation.run("kserve", "--leader-elect")
+    running.await_ready()
+    run_apart(lambda: installation.put(webhooks=True))
+    return installation

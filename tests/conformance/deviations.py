@@ -1,0 +1,85 @@
+"""Where we differ from the recorded objects on purpose: faults of the original that we mend, as rules. Pure.
+
+A rule is narrow: it says which case or shape it is about, and everything else still has to agree. The reasons stand in
+docs/compatibility.md.
+"""
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.compare import ABSENT, Difference
+from tests.conformance.recorded import Case, Observation
+
+Json = dict[str, Any]
+SERVICE_ACCOUNT_VOLUME = "kube-api-access-"
+AUTOSCALERS = {"HorizontalPodAutoscaler", "ScaledObject"}
+# What the original leaves behind when a step makes it superfluous; we remove it. (case, kind) pairs.
+ORPHANS = {
+    ("isvc-standard/update-autoscaler-class", "HorizontalPodAutoscaler"),
+    ("isvc-standard/update-autoscaler-class", "ScaledObject"),
+}
+# Accepted by the original although nothing could ever come of it; refused by us.
+REFUSED_BY_US = {"isvc-standard/storage-unknown-prefix"}
+# Kept by us, with a condition that says what is missing, where the original deletes what the user applied.
+KEPT_BY_US = {"trainedmodel/missing-service-tm"}
+
+
+def comparable(expected: Observation, found: Observation) -> tuple[Observation, Observation]:
+    """Both sides without what no comparison may look at."""
+    scaled = _autoscaled(expected) | _autoscaled(found)
+    return _comparable(expected, scaled), _comparable(found, scaled)
+
+
+def _comparable(observation: Observation, scaled: set[str]) -> Observation:
+    observation = copy.deepcopy(observation)
+    for pod in observation.get("pods", []):
+        _without_service_account_token(pod)
+    for obj in observation.get("children", []):
+        if obj["kind"] in ("Deployment", "LeaderWorkerSet") and obj["metadata"]["name"] in scaled:
+            obj["spec"].pop("replicas", None)
+    for part in ("status", "children"):
+        for obj in observation.get(part, []):
+            if obj["kind"] in ("InferenceService", "InferenceGraph"):
+                obj.get("status", {}).pop("observedGeneration", None)     # the original has the Deployment's; ours is checked apart
+    return {part: objects for part, objects in observation.items() if objects}
+
+
+def _without_service_account_token(pod: Json) -> None:
+    """The cases were recorded without the ServiceAccount admission plugin, which every real cluster has."""
+    spec = pod["spec"]
+    spec["volumes"] = [volume for volume in spec.get("volumes", []) if not volume["name"].startswith(SERVICE_ACCOUNT_VOLUME)]
+    for container in [*spec.get("containers", []), *spec.get("initContainers", [])]:
+        mounts = [mount for mount in container.get("volumeMounts", []) if not mount["name"].startswith(SERVICE_ACCOUNT_VOLUME)]
+        container["volumeMounts"] = mounts
+        if not mounts:
+            del container["volumeMounts"]
+    if not spec["volumes"]:
+        del spec["volumes"]
+    for field in ("serviceAccountName", "serviceAccount"):
+        if spec.get(field) == "default":
+            del spec[field]
+
+
+def _autoscaled(observation: Observation) -> set[str]:
+    """Names of workloads whose replicas an autoscaler sets."""
+    return {child["spec"]["scaleTargetRef"]["name"] for child in observation.get("children", []) if child["kind"] in AUTOSCALERS}
+
+
+def is_meant(case: Case, difference: Difference) -> bool:
+    return any(rule(case, difference) for rule in RULES)
+
+
+def _orphan(case: Case, difference: Difference) -> bool:
+    return difference.found == ABSENT and not difference.path and (str(case), difference.where.split("/")[0]) in ORPHANS
+
+
+def _graph_route(case: Case, difference: Difference) -> bool:
+    """The original publishes a URL for a graph that no route serves."""
+    return case.area == "graph" and difference.expected == ABSENT and difference.where.split("/")[0] in ("HTTPRoute", "Ingress")
+
+
+def _kept(case: Case, difference: Difference) -> bool:
+    return str(case) in KEPT_BY_US and difference.where.startswith("TrainedModel/")
+
+
+RULES: list[Callable[[Case, Difference], bool]] = [_orphan, _graph_route, _kept]
