@@ -1,8 +1,9 @@
 """Many requests, one predict.
 
-Most of what a small model costs is the call, not the rows. So all requests that one turn of the event loop brings are stacked
-and predicted together; nothing ever waits for company, hence a lone request is as fast as without. A model that turns out to be slow
-is called in a thread, so that health checks stay prompt; what arrives meanwhile is the next batch. The queue is bounded.
+Most of what a small model costs is the call, not the rows. So all requests that one turn of the event loop brings are
+stacked and predicted together; nothing ever waits for company, hence a lone request is as fast as without. A model that
+turns out to be slow is called in a thread, so that health checks stay prompt; what arrives meanwhile is the next batch.
+The queue is bounded.
 """
 import asyncio
 from collections.abc import Callable

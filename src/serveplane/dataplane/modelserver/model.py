@@ -1,8 +1,8 @@
 """What answers requests: the base class of every model, transformer and explainer.
 
-A user subclasses `Model` and overrides what differs: `load`, `preprocess`, `predict`, `postprocess`, `explain`, each plain or async.
-A payload is the decoded JSON body for V1 and an `InferRequest` for V2 and gRPC. Without a `predict` of its own a model asks the predictor
-(`predictor_host`), which makes it a transformer.
+A user subclasses `Model` and overrides what differs: `load`, `preprocess`, `predict`, `postprocess`, `explain`, each
+plain or async. A payload is the decoded JSON body for V1 and an `InferRequest` for V2 and gRPC. Without a `predict` of
+its own a model asks the predictor (`predictor_host`), which makes it a transformer.
 """
 import inspect
 from collections.abc import Callable

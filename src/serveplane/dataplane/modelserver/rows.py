@@ -1,7 +1,7 @@
 """Requests as rows of a matrix, which is what most models take, and results as answers.
 
-V1 sends `instances` (or `inputs`): lists of numbers, texts, or objects by column name. V2 sends one tensor whose first axis
-counts the rows, or one tensor per column.
+V1 sends `instances` (or `inputs`): lists of numbers, texts, or objects by column name. V2 sends one tensor whose first
+axis counts the rows, or one tensor per column.
 """
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,8 @@
 """Named, typed arrays as the V2 protocol knows them.
 
-The class names and constructor arguments are those of KServe's SDK, so that a user's transformer needs a new import line and
-nothing else. Values are checked here once, whichever way they came in: a wrong value is an `InvalidInput` with its path.
+The class names and constructor arguments are those of KServe's SDK, so that a user's transformer needs a new import
+line and nothing else. Values are checked here once, whichever way they came in: a wrong value is an `InvalidInput` with
+its path.
 """
 import struct
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Which scikit-learn estimators we can compute ourselves, and how their saved state becomes arithmetic.
 
-Only what is recognised to the last attribute that matters is taken; anything else gives None, and scikit-learn itself is asked. So this
-module may be timid, never wrong.
+Only what is recognised to the last attribute that matters is taken; anything else gives None, and scikit-learn itself
+is asked. So this module may be timid, never wrong.
 """
 from collections.abc import Callable
 from dataclasses import dataclass

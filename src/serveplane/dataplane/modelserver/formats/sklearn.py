@@ -1,8 +1,8 @@
 """scikit-learn models from joblib, pickle or skops files.
 
-Three ways to read one, safest first: our own arithmetic from an inert reading (no code of the file runs, scikit-learn is
-not even imported); skops with its list of trusted types; and real unpickling, which runs code and is therefore a choice
-(`--pickle`).
+Three ways to read one, safest first: our own arithmetic from an inert reading (no code of the file runs, scikit-learn
+is not even imported); skops with its list of trusted types; and real unpickling, which runs code and is therefore a
+choice (`--pickle`).
 """
 import os
 from enum import StrEnum

@@ -1,7 +1,7 @@
 """The arithmetic of decision trees and forests, from the node arrays that scikit-learn saved.
 
-All trees of a forest are walked at once: one step moves every row one level down in every tree, so the cost in numpy calls is the depth,
-not the number of trees.
+All trees of a forest are walked at once: one step moves every row one level down in every tree, so the cost in numpy
+calls is the depth, not the number of trees.
 """
 from collections.abc import Sequence
 from dataclasses import dataclass

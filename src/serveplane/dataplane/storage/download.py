@@ -1,0 +1,63 @@
+"""One model from a URI to a folder: list, transfer, unpack or publish."""
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from serveplane import pod
+from serveplane.clock import SYSTEM, Clock
+from serveplane.dataplane.storage import sources
+from serveplane.dataplane.storage.archives import is_archive, unpack
+from serveplane.dataplane.storage.errors import shown
+from serveplane.dataplane.storage.files import Listing, Patterns
+from serveplane.dataplane.storage.progress import Progress
+from serveplane.dataplane.storage.sources import local
+from serveplane.dataplane.storage.staging import Staging
+from serveplane.dataplane.storage.transfer import Transfer, TransferSettings
+
+MODELS = "/mnt/models"
+
+
+def download(uri: str, destination: str, patterns: Patterns | None = None, settings: TransferSettings | None = None,
+             environment: Mapping[str, str] = os.environ, output: IO[str] | None = None, clock: Clock = SYSTEM) -> Path:
+    """The folder that then holds the model. Raises StorageError in one sentence."""
+    folder, patterns = Path(pod.real_path(destination)), patterns or Patterns()
+    source = local.path_of(uri)
+    if source is not None and (uri.startswith(MODELS) or source == folder):
+        folder.mkdir(parents=True, exist_ok=True)   # multi-model serving: the agent brings the models
+        return folder
+    if source is not None:
+        local.provide(uri, source, folder, patterns)
+        return folder
+    listing = sources.listing(uri, patterns, environment)
+    staging = Staging(folder)
+    with _alone(staging), Progress(shown(uri), output, clock) as progress:
+        Transfer(listing, staging, settings or TransferSettings(), progress, clock).run()
+        _finish(listing, staging)
+    return folder
+
+
+def _finish(listing: Listing, staging: Staging) -> None:
+    first = listing.files[0]
+    if not (listing.unpack and len(listing.files) == 1 and is_archive(first.path)):
+        staging.publish(listing.files)
+        return
+    unpacked = staging.folder / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)   # left by a run that was cut
+    unpack(staging.finished(first), first.path, unpacked)
+    staging.publish_folder(unpacked)
+
+
+@contextmanager
+def _alone(staging: Staging) -> Iterator[None]:
+    """Two downloads into one folder wait for each other."""
+    descriptor = os.open(staging.folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        staging.folder.mkdir(exist_ok=True)   # the one before us may have removed it
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,123 @@
+"""Where unfinished files wait, so that a destination never shows half a model and a killed download goes on where it was.
+
+    DEST/.serveplane-download/<key>.part   being written        <key>.done   which ranges of it are written
+                              <key>.file   complete, verified   complete     every file is; moving has begun
+
+The key is made of path, size and ETag: a source that changed is another file, and the old rest is thrown away at the
+end.
+"""
+import hashlib
+import os
+import shutil
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from serveplane.dataplane.storage.errors import Unsafe
+from serveplane.dataplane.storage.files import RemoteFile
+
+FOLDER = ".serveplane-download"
+_RANGE = struct.Struct("<QQ")
+Range = tuple[int, int]
+
+
+class Staging:
+    """The waiting room of one destination."""
+
+    def __init__(self, destination: Path) -> None:
+        self.destination = destination
+        self.folder = destination / FOLDER
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+
+    def part(self, file: RemoteFile) -> Path:
+        return self.folder / f"{key(file)}.part"
+
+    def finished(self, file: RemoteFile) -> Path:
+        return self.folder / f"{key(file)}.file"
+
+    def journal(self, file: RemoteFile) -> Path:
+        return self.folder / f"{key(file)}.done"
+
+    def has(self, file: RemoteFile) -> bool:
+        """Whether this file needs no more reading: complete here, or moved already by a run that was cut while moving."""
+        if _size(self.finished(file)) is not None:
+            return True
+        return (self.folder / "complete").exists() and file.size is not None and _size(self.target(file)) == file.size
+
+    def written(self, file: RemoteFile) -> list[Range]:
+        """The ranges that an earlier run has written; a record cut in the middle of its writing does not count."""
+        try:
+            raw = self.journal(file).read_bytes()
+        except FileNotFoundError:
+            return []
+        if _size(self.part(file)) != file.size:
+            return []
+        whole = raw[:len(raw) // _RANGE.size * _RANGE.size]
+        return [(start, end) for start, end in _RANGE.iter_unpack(whole) if 0 <= start < end <= (file.size or 0)]
+
+    def target(self, file: RemoteFile) -> Path:
+        return self.destination / file.path
+
+    def publish(self, files: Iterable[RemoteFile]) -> None:
+        """Move every file to its place. Each move is atomic; a run cut in between is finished by the next."""
+        (self.folder / "complete").touch()
+        for file in files:
+            source = self.finished(file)
+            if source.exists():
+                os.replace(source, self._made_room(file))
+        shutil.rmtree(self.folder)
+
+    def publish_folder(self, folder: Path) -> None:
+        """Move what was unpacked to the destination, entry by entry."""
+        for entry in sorted(folder.iterdir()):
+            target = self.destination / entry.name
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            os.replace(entry, target)
+        shutil.rmtree(self.folder)
+
+    def _made_room(self, file: RemoteFile) -> Path:
+        target = self.target(file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.parent.resolve().is_relative_to(self.destination.resolve()):
+            raise Unsafe(f"{file.path!r} would be written through a link out of the destination")
+        return target
+
+
+class Journal:
+    """Remembers written ranges; one small append each, so nothing is lost but the tail when the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def add(self, start: int, end: int) -> None:
+        if end > start:
+            os.write(self._file, _RANGE.pack(start, end))
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def missing(size: int, written: Iterable[Range]) -> list[Range]:
+    """What is left to read.
+
+    >>> missing(10, [(4, 6), (0, 2), (5, 8)])
+    [(2, 4), (8, 10)]
+    """
+    gaps, reached = [], 0
+    for start, end in sorted(written):
+        if start > reached:
+            gaps.append((reached, start))
+        reached = max(reached, end)
+    return [*gaps, (reached, size)] if reached < size else gaps
+
+
+def key(file: RemoteFile) -> str:
+    return hashlib.sha256(f"{file.path}\0{file.size}\0{file.etag}".encode()).hexdigest()[:32]
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,336 @@
+"""Parallel ranged reads straight into files.
+
+Large files are cut into pieces that several threads fetch at once, each by `recv_into` a buffer of its own and `pwrite`
+to the piece's place; small files are one piece each. Memory is one buffer per thread, whatever the size of the model.
+What is written is journalled, so a killed run goes on where it was.
+"""
+import errno
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from serveplane.clock import SYSTEM, Clock
+from serveplane.dataplane.storage.connection import Connections, Response
+from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, StorageError, shown
+from serveplane.dataplane.storage.files import Listing, RemoteFile
+from serveplane.dataplane.storage.progress import Progress
+from serveplane.dataplane.storage.staging import Journal, Staging, missing
+
+BUFFER = 1 << 20
+JOURNAL_BYTES = 8 << 20       # how much a killed run may have to read again, per thread
+STALL_BYTES = 32 << 10        # less than this in a whole stall window counts as standing still
+
+
+@dataclass(frozen=True)
+class TransferSettings:
+    connections: int = 8
+    piece_bytes: int = 32 << 20
+    stall_seconds: float = 30.0
+    attempts: int = 6              # in a row without a single byte of progress
+    deadline_seconds: float | None = None
+    verify: bool = True
+
+
+@dataclass(eq=False)
+class _Download:
+    """A file on its way: open, partly written."""
+
+    file: RemoteFile
+    descriptor: int
+    journal: Journal | None
+    left: int                      # pieces not finished yet
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    download: _Download
+    start: int
+    end: int | None                # None: to the end, whatever that is
+
+
+class Transfer:
+    """One run over the files of a listing."""
+
+    def __init__(self, listing: Listing, staging: Staging, settings: TransferSettings, progress: Progress, clock: Clock = SYSTEM) -> None:
+        self._listing, self._staging, self._settings, self._progress, self._clock = listing, staging, settings, progress, clock
+        self._lock = threading.Lock()
+        self._pieces: Iterator[_Piece] = iter(())
+        self._open_downloads: set[_Download] = set()
+        self._failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._deadline = None if settings.deadline_seconds is None else clock.monotonic() + settings.deadline_seconds
+
+    def run(self) -> None:
+        """Read everything that is missing; raises the first failure after all threads have stopped."""
+        files = [file for file in self._listing.files if not self._staging.has(file)]
+        self._expect(files)
+        self._pieces = self._all_pieces(files)
+        count = min(self._settings.connections, max(1, self._estimated_pieces(files)))
+        threads = [threading.Thread(target=self._work, name=f"download-{number}", daemon=True) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(1.0)   # short waits, so that Ctrl-C gets through
+        for download in list(self._open_downloads):
+            self._close(download)
+        if self._failure is not None:
+            raise self._failure
+
+    def _expect(self, files: list[RemoteFile]) -> None:
+        everything, sizes = self._listing.files, [file.size for file in self._listing.files]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        left = {id(file) for file in files}
+        finished = sum(file.size or 0 for file in everything if id(file) not in left)
+        partly = sum((file.size or 0) - sum(end - start for start, end in missing(file.size, self._staging.written(file)))
+                     for file in files if file.size is not None and self._is_cut(file))
+        self._progress.expect(len(everything), total, finished + partly)
+        for _ in range(len(everything) - len(files)):
+            self._progress.file_done()
+
+    def _is_cut(self, file: RemoteFile) -> bool:
+        return file.ranges and file.size is not None and file.size > self._settings.piece_bytes
+
+    def _estimated_pieces(self, files: list[RemoteFile]) -> int:
+        return sum(1 if not self._is_cut(file) else -(-(file.size or 0) // self._settings.piece_bytes) for file in files)
+
+    def _all_pieces(self, files: list[RemoteFile]) -> Iterator[_Piece]:
+        """Made as they are asked for, so that only files being read are open."""
+        for file in files:
+            yield from self._pieces_of(file)
+
+    def _pieces_of(self, file: RemoteFile) -> Iterator[_Piece]:
+        cut = self._is_cut(file)
+        gaps = missing(file.size, self._staging.written(file)) if cut and file.size is not None else [(0, file.size)]
+        step = self._settings.piece_bytes if cut else None
+        spans = [span for start, end in gaps for span in _cut(start, end, step)]
+        spans = spans or [(file.size or 0, file.size)]   # all was written but not verified: one empty piece takes the last step
+        descriptor = os.open(self._staging.part(file), os.O_RDWR | os.O_CREAT, 0o644)
+        if cut:
+            _allocate(descriptor, file.size or 0)
+        else:
+            os.ftruncate(descriptor, 0)
+        download = _Download(file, descriptor, Journal(self._staging.journal(file)) if cut else None, len(spans))
+        self._open_downloads.add(download)
+        for start, end in spans:
+            yield _Piece(download, start, end)
+
+    def _work(self) -> None:
+        connections = Connections(self._listing.trust, self._settings.stall_seconds)
+        buffer = memoryview(bytearray(BUFFER))
+        try:
+            while not self._stop.is_set() and (piece := self._next()) is not None:
+                self._fetch(piece, connections, buffer)
+                self._piece_done(piece.download)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            connections.close()
+
+    def _next(self) -> _Piece | None:
+        with self._lock:
+            return next(self._pieces, None)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            if self._failure is None:
+                self._failure = error
+        self._stop.set()
+
+    def _fetch(self, piece: _Piece, connections: Connections, buffer: memoryview) -> None:
+        """The whole piece, over as many connections as it takes."""
+        if piece.start == piece.end:
+            return
+        reached, idle = piece.start, 0
+        while True:
+            began = reached
+            try:
+                reached = self._read(piece, reached, connections, buffer)
+                return
+            except _Cut as cut:
+                reached = cut.reached
+                idle = idle + 1 if reached == began else 0
+                self._pause(idle, cut.reason)
+
+    def _pause(self, idle: int, reason: StorageError) -> None:
+        if idle >= self._settings.attempts:
+            raise reason
+        seconds = min(30.0, 0.25 * 2**idle) * (0.5 + self._clock.random())
+        if self._stop.wait(seconds):
+            raise reason
+        self._check_deadline()
+
+    def _read(self, piece: _Piece, start: int, connections: Connections, buffer: memoryview) -> int:
+        """From `start` as far as the connection holds; raises _Cut with how far it got."""
+        try:
+            response = self._open(piece, start, connections)
+        except Interrupted as error:
+            raise _Cut(start, error) from error
+        reader = _Reader(piece, start, response, self)
+        try:
+            reader.run(buffer)
+        except Interrupted as error:
+            connections.forget(response)
+            if not piece.download.file.ranges:   # cannot go on in the middle
+                self._progress.take_back(reader.reached - piece.start)
+                raise _Cut(piece.start, error) from error
+            raise _Cut(reader.reached, error) from error
+        except BaseException:
+            connections.forget(response)
+            raise
+        finally:
+            reader.record()
+        return reader.reached
+
+    def _open(self, piece: _Piece, start: int, connections: Connections) -> Response:
+        file = piece.download.file
+        headers = dict(self._listing.headers)
+        partial = start > 0 or (file.size is not None and piece.end is not None and piece.end < file.size)
+        if partial:
+            headers["Range"] = f"bytes={start}-{'' if piece.end is None else piece.end - 1}"
+        response = connections.get(file.url, headers, self._listing.authorize)
+        try:
+            _check_answer(response, file, start, piece.end, partial)
+        except StorageError:
+            connections.forget(response)
+            raise
+        return response
+
+    def _check_deadline(self) -> None:
+        if self._deadline is not None and self._clock.monotonic() > self._deadline:
+            raise DeadlineOver(f"the download did not finish within {self._settings.deadline_seconds:g} s")
+
+    def _piece_done(self, download: _Download) -> None:
+        with self._lock:
+            download.left -= 1
+            last = download.left == 0
+        if last:
+            self._complete(download)
+
+    def _complete(self, download: _Download) -> None:
+        """Verify, then give it the name that means finished."""
+        file, part = download.file, self._staging.part(download.file)
+        try:
+            if self._settings.verify and file.checksum is not None:
+                self._verify(file, download.descriptor)
+        finally:
+            self._close(download)
+        os.replace(part, self._staging.finished(file))
+        with suppress(FileNotFoundError):
+            self._staging.journal(file).unlink()
+        self._progress.file_done()
+
+    def _close(self, download: _Download) -> None:
+        with self._lock:
+            self._open_downloads.discard(download)
+        os.close(download.descriptor)
+        if download.journal is not None:
+            download.journal.close()
+
+    def _verify(self, file: RemoteFile, descriptor: int) -> None:
+        assert file.checksum is not None
+        with os.fdopen(os.dup(descriptor), "rb", buffering=0) as content:
+            content.seek(0)
+            digest = hashlib.file_digest(content, file.checksum.algorithm).hexdigest()
+        if digest != file.checksum.digest:
+            with suppress(FileNotFoundError):   # else the next run would find it written
+                self._staging.journal(file).unlink()
+                self._staging.part(file).unlink()
+            raise Corrupt(f"{shown(file.url)}: {file.checksum.algorithm} is {digest}, the source says {file.checksum.digest}")
+
+
+class _Cut(Exception):
+    def __init__(self, reached: int, reason: StorageError) -> None:
+        super().__init__(str(reason))
+        self.reached, self.reason = reached, reason
+
+
+class _Reader:
+    """Moves one answer's bytes to their place in the file."""
+
+    def __init__(self, piece: _Piece, start: int, response: Response, transfer: Transfer) -> None:
+        self._piece, self._response, self._transfer = piece, response, transfer
+        self.reached = start
+        self._recorded = start
+
+    def run(self, buffer: memoryview) -> None:
+        transfer, piece, descriptor = self._transfer, self._piece, self._piece.download.descriptor
+        clock, settings = transfer._clock, transfer._settings
+        window_began, window_bytes = clock.monotonic(), 0
+        while piece.end is None or self.reached < piece.end:
+            wanted = buffer if piece.end is None else buffer[:min(len(buffer), piece.end - self.reached)]
+            count = self._response.readinto(wanted)
+            if count == 0:
+                break
+            _write(descriptor, wanted[:count], self.reached)
+            self.reached += count
+            transfer._progress.add(count)
+            if self.reached - self._recorded >= JOURNAL_BYTES:
+                self.record()
+            window_bytes += count
+            now = clock.monotonic()
+            if now - window_began > settings.stall_seconds:
+                if window_bytes < STALL_BYTES:
+                    raise Interrupted(f"{shown(self._response.url)} stalls: {window_bytes} bytes in {settings.stall_seconds:g} s")
+                window_began, window_bytes = now, 0
+            if transfer._stop.is_set():
+                raise Interrupted("stopped")
+            transfer._check_deadline()
+        if piece.end is not None and self.reached < piece.end:
+            raise Interrupted(f"{shown(self._response.url)} ended {piece.end - self.reached} bytes early")
+        if piece.end is None and self._response.length:
+            raise Interrupted(f"{shown(self._response.url)} ended {self._response.length} bytes early")
+
+    def record(self) -> None:
+        if self._piece.download.journal is not None:
+            self._piece.download.journal.add(self._recorded, self.reached)
+            self._recorded = self.reached
+
+
+def _check_answer(response: Response, file: RemoteFile, start: int, end: int | None, partial: bool) -> None:
+    """Exactly the bytes asked for, of exactly the content that was listed."""
+    if partial and response.status == 200:
+        raise Changed(f"{shown(file.url)} no longer gives parts of the file")
+    if partial:
+        unit, _, rest = response.header("Content-Range").partition(" ")
+        span, _, total = rest.partition("/")
+        wanted = f"{start}-{(end if end is not None else file.size or 0) - 1}"
+        if unit != "bytes" or (span != wanted and end is not None):
+            raise StorageError(f"{shown(file.url)} gave bytes {rest or 'unknown'} where {wanted} were asked for")
+        if file.size is not None and total not in ("*", str(file.size)):
+            raise Changed(f"{shown(file.url)} is {total} bytes long, but was {file.size}")
+    elif file.size is not None and response.length is not None and response.length != file.size:
+        raise Changed(f"{shown(file.url)} is {response.length} bytes long, but was {file.size}")
+    etag = response.header("ETag")
+    if file.etag and etag and etag.strip('"') != file.etag:
+        raise Changed(f"{shown(file.url)} changed while it was being downloaded")
+
+
+def _cut(start: int, end: int | None, step: int | None) -> Iterator[tuple[int, int | None]]:
+    if end is None or step is None:
+        yield start, end
+        return
+    for at in range(start, end, step):
+        yield at, min(at + step, end)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    """The whole file at once: a full disk is known now, not after an hour."""
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StorageError(f"the disk has no room for {size} bytes") from error
+        os.ftruncate(descriptor, size)   # a file system that cannot reserve
+
+
+def _write(descriptor: int, data: memoryview, offset: int) -> None:
+    while len(data):
+        try:
+            count = os.pwrite(descriptor, data, offset)
+        except OSError as error:
+            raise StorageError(f"cannot write to the destination: {error.strerror}") from error
+        data, offset = data[count:], offset + count
