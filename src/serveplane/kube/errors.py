@@ -42,6 +42,10 @@ class ConnectionFailed(KubeError):
     """No answer, or half of one."""
 
 
+class Unreachable(ConnectionFailed):
+    """There was no connection, so nothing was sent."""
+
+
 class DeadlineExceeded(ConnectionFailed):
     """The request's deadline passed."""
 

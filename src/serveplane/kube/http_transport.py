@@ -1,89 +1,112 @@
 """Requests over HTTP(S), with the credentials of a `ClusterConfig`.
 
 A 401 makes the credentials be renewed and the request sent once more: tokens in pods are short-lived, and a request
-that was
-refused for its token has done nothing.
+that
+was refused for its token has done nothing.
 """
 
-from collections.abc import AsyncIterator
-from typing import Any
+import ssl
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from serveplane.http.client import Client as HttpClient
+from serveplane.http.client_connection import ClientResponse
+from serveplane.http.errors import ClientTimeout, ConnectFailed, HttpError
+from serveplane.http.limits import MIB, ClientLimits, Timeouts
+from serveplane.http.tls import ClientTls
 from serveplane.kube.config import ClusterConfig
-from serveplane.kube.errors import ConnectionFailed
+from serveplane.kube.errors import ConnectionFailed, DeadlineExceeded, Unreachable
 from serveplane.kube.transport import Call, Reply
 
-CONNECTIONS = 64
+LIMITS = ClientLimits(connections_per_origin=512, body_bytes=512 * MIB)  # every watch holds a connection
+TIMEOUTS = Timeouts(connect=10.0, read=None, total=None)  # the client above sets each request's own deadline
+
+
+@dataclass(frozen=True)
+class _Tls(ClientTls):
+    """The TLS context of a cluster's configuration, made from data rather than files."""
+
+    made: ssl.SSLContext | None = None
+
+    def context(self) -> ssl.SSLContext:
+        return self.made or super().context()
 
 
 class HttpTransport:
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
         self.host = urlsplit(config.server).netloc
-        self._session: Any = None
         self._pair: tuple[bytes, bytes] | None = None
+        self._http = self._client()
 
     async def send(self, call: Call) -> Reply:
         reply = await self._send(call, await self._authorization(renew=False))
         if reply.status == 401 and self.config.credentials is not None:
-            renewed = await self._authorization(renew=True)
-            reply = await self._send(call, renewed)
+            reply = await self._send(call, await self._authorization(renew=True))
         return reply
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._http.close()
+
+    def _client(self) -> HttpClient:
+        tls = _Tls(server_name=self.config.server_name or None, made=self.config.ssl_context(self._pair))
+        return HttpClient(limits=LIMITS, timeouts=TIMEOUTS, tls=tls)
 
     async def _authorization(self, *, renew: bool) -> str:
-        if self.config.credentials is None:
+        credentials = self.config.credentials
+        if credentials is None:
             return ""
-        header = await self.config.credentials.header(renew=renew)
-        pair = self.config.credentials.client_pair()
-        if pair != self._pair:
+        header = await credentials.header(renew=renew)
+        pair = credentials.client_pair()
+        if pair != self._pair:  # a plugin handed out another client certificate
             self._pair = pair
-            await self.close()
+            old, self._http = self._http, self._client()
+            await old.close()
         return header
 
     async def _send(self, call: Call, authorization: str) -> Reply:
-        import aiohttp
-        import yarl
-
-        if self._session is None:
-            context = self.config.ssl_context(self._pair)
-            connector = aiohttp.TCPConnector(ssl=context if context is not None else True, limit=0)
-            self._session = aiohttp.ClientSession(
-                connector=connector, timeout=aiohttp.ClientTimeout(), auto_decompress=False
-            )
         headers = dict(call.headers or {})
         if authorization:
             headers["authorization"] = authorization
-        url = yarl.URL(self.config.server + call.target, encoded=True)
-        if call.before_send:
-            call.before_send()
         try:
-            response = await self._session.request(
+            response = await self._http.request(
                 call.method,
-                url,
+                self.config.server + call.target,
                 headers=headers,
-                data=call.body or None,
-                server_hostname=self.config.server_name or None,
+                body=call.body or None,
+                before_send=call.before_send,
             )
             answered = {name.lower(): value for name, value in response.headers.items()}
             if call.stream and response.status < 400:
-                return Reply(response.status, answered, _chunks(response))
+                return Reply(response.status, answered, self._chunks(response))
             return Reply(response.status, answered, await response.read())
-        except aiohttp.ClientError as error:
-            raise ConnectionFailed(f"{self.config.server} cannot be reached: {error}") from None
+        except HttpError as error:
+            raise self._told(error) from None
+
+    async def _chunks(self, response: ClientResponse) -> AsyncGenerator[bytes]:
+        try:
+            async for chunk in response.stream():
+                yield chunk
+        except HttpError as error:
+            raise self._told(error) from None
+        finally:
+            await response.close()
+
+    def _told(self, error: HttpError) -> ConnectionFailed:
+        if isinstance(error, ConnectFailed):
+            return Unreachable(f"the API server at {self.config.server} cannot be reached: {_reason(error)}")
+        if isinstance(error, ClientTimeout):
+            return DeadlineExceeded(f"the API server at {self.config.server}: {error}")
+        return ConnectionFailed(f"the API server at {self.config.server} gave no whole answer: {error}")
 
 
-async def _chunks(response: Any) -> AsyncIterator[bytes]:
-    import aiohttp
-
-    try:
-        async for chunk in response.content.iter_any():
-            yield chunk
-    except aiohttp.ClientError as error:
-        raise ConnectionFailed(f"the stream broke off: {error}") from None
-    finally:
-        response.close()
+def _reason(error: ConnectFailed) -> str:
+    """The cause in words; a certificate that does not check out is the commonest and tells what to look at."""
+    cause = error.__cause__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted ({cause.verify_message}); check certificate-authority in the kubeconfig, "
+            "or whether this is another cluster"
+        )
+    return " ".join(str(error).split())

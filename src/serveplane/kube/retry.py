@@ -8,7 +8,7 @@ sending twice does no harm
 from dataclasses import dataclass
 
 from serveplane.clock import Clock
-from serveplane.kube.errors import ApiError, ConnectionFailed, KubeError
+from serveplane.kube.errors import ApiError, ConnectionFailed, KubeError, Unreachable
 
 # A server asking for more gets asked again sooner; the caller's own queue is the better place to wait
 LONGEST_RETRY_AFTER = 30.0
@@ -47,7 +47,7 @@ class RetryPolicy:
 def is_worth_repeating(error: KubeError, *, idempotent: bool) -> bool:
     """Whether the same request may succeed later and cannot do harm now."""
     if isinstance(error, ConnectionFailed):
-        return idempotent
+        return idempotent or isinstance(error, Unreachable)
     if not isinstance(error, ApiError):
         return False
     if error.code == 429 or (error.code in (500, 503, 504) and error.retry_after):
