@@ -148,10 +148,9 @@ class Connection(asyncio.Protocol):
             self._violated(error, data, end)
             return
         self._buffer = data[end + 4:]
-        if request.length:
-            self._expect_body(request)
-        else:
-            self.deadline = NEVER
+        self.deadline = NEVER
+        if request.length and not self._expect_body(request):
+            return
         self._engine.metrics.in_flight += 1
         self._task = self._engine.loop.create_task(self._run(request))
 
@@ -178,21 +177,29 @@ class Connection(asyncio.Protocol):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)   # a peer that vanished must not hold a watch for ever
         return self._peer
 
-    def _expect_body(self, request: Request) -> None:
+    def _expect_body(self, request: Request) -> bool:
+        """Give the request its body, as far as it has come; False if that was enough to refuse it."""
         buffer, length = self._buffer, request.length
         if 0 < length <= len(buffer):   # the usual small request is all here: no stream needed
             request._body = buffer[:length]
             self._buffer = buffer[length:]
-            self.deadline = NEVER
-            return
-        body = self._body = request._body = Body(self, self._limits.buffer_bytes)
-        self._decoder = LengthDecoder(body, length) if length > 0 else ChunkedDecoder(body)
+            return True
+        body = request._body = Body(self, self._limits.buffer_bytes)
+        decoder = LengthDecoder(body, length) if length > 0 else ChunkedDecoder(body)
+        if buffer:
+            try:
+                self._buffer = decoder.feed(buffer)
+            except ProtocolViolation as error:
+                self._refuse(error)
+                return False
+            if decoder.done:
+                request._body = body.taken() or b""
+                return True
+        self._body, self._decoder = body, decoder
         expect = request.headers.index.get(b"expect")
         self._expecting = expect is not None and expect.lower() == b"100-continue" and not buffer and not request.http10
         self._watch_pace()
-        if buffer:
-            self._buffer = b""
-            self._buffer = self._feed_body(buffer)
+        return True
 
     # handling
 

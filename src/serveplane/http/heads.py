@@ -69,7 +69,7 @@ def _refusal(head: bytes, limits: Limits) -> ProtocolViolation:
     if line_end > limits.target_bytes + 64:
         return ProtocolViolation("the request target is too long", 414)
     if _OTHER_VERSION.match(head) and not _ONE_DOT.match(head):
-        return ProtocolViolation("only HTTP/1.0 and HTTP/1.1 are spoken here", 505)
+        return ProtocolViolation("only versions 1.0 and 1.1 are spoken here", 505)
     return ProtocolViolation("malformed request head")
 
 
@@ -148,7 +148,7 @@ def _address(request: Request, target: bytes, host: bytes | None) -> None:
     request.target = target.decode("ascii")
     if b"#" in target:
         raise ProtocolViolation("a fragment in the request target")
-    if target[0] == 0x2F:   # "/": the usual origin form
+    if target[0] == 0x2F and request.method != "CONNECT":   # "/": the usual origin form
         request.path, _, request.query = request.target.partition("?")
         return
     if request.method == "CONNECT":
