@@ -30,6 +30,23 @@ def merge_patched(target: Any, patch: Any) -> Any:
     return out
 
 
+def merge_patch(before: Json, after: Json) -> Json:
+    """The merge patch that turns one object into the other: absent fields become null.
+
+    >>> merge_patch({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 1, "d": 3}})
+    {'a': None, 'b': {'d': 3}}
+    """
+    patch: Json = dict.fromkeys((name for name in before if name not in after), None)
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(old, dict) and isinstance(value, dict):
+            if inner := merge_patch(old, value):
+                patch[name] = inner
+        elif name not in before or old != value:
+            patch[name] = value
+    return patch
+
+
 def json_patched(target: Json, operations: Sequence[Json]) -> Json:
     """`target` changed by a JSON patch; all of it or nothing."""
     try:
