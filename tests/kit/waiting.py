@@ -26,3 +26,8 @@ async def eventually(question: Callable[[], T | Awaitable[T]], seconds: float = 
             raise last or AssertionError(f"still not true after {seconds:g} s: {told or question}")
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, LONGEST)
+
+
+def soon(question: Callable[[], T], seconds: float = 20, otherwise: Callable[[], Any] | str = "") -> T:
+    """The same for tests that have no event loop."""
+    return asyncio.run(eventually(question, seconds, otherwise))

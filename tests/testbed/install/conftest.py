@@ -1,0 +1,47 @@
+"""An empty cluster of its own: installing changes what is cluster-wide, and the other tests share theirs."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.testbed import Testbed, Unavailable, start_testbed
+
+ROOT = Path(__file__).parents[3]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def empty(testbed: Testbed) -> Iterator[Testbed]:
+    """A second control plane, with nothing in it. (The first is asked for so that a machine without one skips here too.)"""
+    try:
+        bed = start_testbed()
+    except Unavailable as reason:
+        pytest.skip(f"no real control plane: {reason}")
+    if bed.network is None:
+        pytest.skip("the cluster given by KUBECONFIG is not empty")
+    yield bed
+    bed.stop()
+
+
+@pytest.fixture(scope="module")
+def kubectl(empty: Testbed) -> Run:
+    return _program(empty, "kubectl")
+
+
+@pytest.fixture(scope="module")
+def helm(empty: Testbed) -> Run:
+    return _program(empty, "helm")
+
+
+def _program(bed: Testbed, name: str) -> Run:
+    path = bed.program(name)
+
+    def run(*arguments: str, check: bool = True, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [path, "--kubeconfig", bed.kubeconfig, *arguments]
+        result = subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True, timeout=120)
+        assert not check or result.returncode == 0, result.stderr
+        return result
+
+    return run

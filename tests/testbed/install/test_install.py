@@ -1,0 +1,168 @@
+"""One command on an empty cluster, then everything works under the manager's own rights."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from serveplane.cli.manifests import objects
+from serveplane.objects import Json, yamlio
+from tests.kit.installation import Installation, Manager
+from tests.kit.testbed import RequestFailed, Testbed
+from tests.kit.waiting import soon
+from tests.testbed.install.conftest import Run
+
+pytestmark = pytest.mark.testbed
+ISVCS = "/apis/serving.kserve.io/v1beta1/namespaces/default/inferenceservices"
+LEASE = {"lease-duration": "3s", "renew-deadline": "2s", "retry-period": "0.5s"}
+SHORT_LEASE = ("--leader-elect", *(f"--leader-election-{name}={value}" for name, value in LEASE.items()))
+
+
+def service(name: str, **model: object) -> Json:
+    return {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": name},
+            "spec": {"predictor": {"model": {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://bucket/model", **model}}}}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def installation(empty: Testbed, kubectl: Run) -> Iterator[Installation]:
+    kubectl("apply", "--server-side", "-k", "config/default")
+    running = Installation(empty)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def manager(installation: Installation) -> Manager:
+    running = installation.run("kserve", *SHORT_LEASE)
+    running.await_ready()
+    return running
+
+
+def test_applying_twice_and_dry_run_say_no_word_of_warning(kubectl: Run, installation: Installation) -> None:
+    for dry in ([], ["--dry-run=server"]):
+        assert kubectl("apply", "--server-side", *dry, "-k", "config/default").stderr == ""
+    kubectl("apply", "--server-side", "--dry-run=server", "-k", "config/localmodelnodes")
+    kubectl("apply", "--server-side", "--dry-run=server", "-k", "config/overlays/ha")
+
+
+def test_minimal_definitions_fit_client_side_apply(kubectl: Run) -> None:
+    kubectl("apply", "--dry-run=server", "-k", "config/crd/minimal")
+
+
+def test_webhooks_answer_within_ten_seconds_of_the_start(empty: Testbed, installation: Installation) -> None:
+    begun = time.monotonic()
+    running = installation.run("kserve", *SHORT_LEASE)
+    try:
+        running.await_ready(10)
+        _refused(empty)
+        assert time.monotonic() - begun < 10
+    finally:
+        running.stop()
+
+
+def _refused(bed: Testbed) -> None:
+    with pytest.raises(RequestFailed, match="denied the request"):
+        bed.call("POST", ISVCS, {**service("empty"), "spec": {"predictor": {}}})
+
+
+def test_settings_and_runtimes_are_created_and_never_overwritten(empty: Testbed, manager: Manager, kubectl: Run) -> None:
+    runtimes = "/apis/serving.kserve.io/v1alpha1/clusterservingruntimes"
+    wanted = {obj["metadata"]["name"] for obj in yamlio.load_all(kubectl("kustomize", "config/runtimes").stdout)}
+    soon(lambda: {obj["metadata"]["name"] for obj in empty.call("GET", runtimes)["items"]} == wanted)
+    assert empty.call("GET", "/api/v1/namespaces/kserve/configmaps/inferenceservice-config")["data"]
+    kubectl("label", "clusterservingruntime", "kserve-sklearnserver", "mine=yes")
+    kubectl("-n", "kserve", "patch", "configmap", "inferenceservice-config", "--type=merge", "-p", '{"data": {"explainers": "{}"}}')
+    kubectl("apply", "--server-side", "-k", "config/default")
+    assert empty.call("GET", f"{runtimes}/kserve-sklearnserver")["metadata"]["labels"]["mine"] == "yes"
+    assert empty.call("GET", "/api/v1/namespaces/kserve/configmaps/inferenceservice-config")["data"]["explainers"] == "{}"
+
+
+def test_a_service_gets_its_children(empty: Testbed, manager: Manager, kubectl: Run) -> None:
+    empty.call("POST", ISVCS, service("iris"))
+    soon(lambda: "iris-predictor" in kubectl("get", "deploy,svc,hpa", "-o", "name").stdout)
+    assert "iris" in kubectl("get", "isvc").stdout
+
+
+def test_the_examples_of_the_texts(kubectl: Run, manager: Manager) -> None:
+    lease = ("lease", "kserve-controller-manager-leader-lock", "-n", "kserve")
+    assert kubectl("get", *lease, "-o", "jsonpath={.spec.holderIdentity}").stdout
+    assert "kserve-controller-manager" in kubectl("get", "deploy", "-n", "kserve", "-l", "control-plane=kserve-controller-manager").stdout
+
+
+def test_pods_pass_the_restricted_profile(empty: Testbed, installation: Installation) -> None:
+    (deployment,) = [obj for obj in objects() if obj["kind"] == "Deployment"]
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    empty.ensure("/api/v1/namespaces", {"metadata": {"name": "strict", "labels": labels}})
+    empty.ensure("/api/v1/namespaces/strict/serviceaccounts", {"metadata": {"name": "kserve-controller-manager"}})
+    template = deployment["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": "manager"}, "spec": template["spec"]}
+    empty.call("POST", "/api/v1/namespaces/strict/pods?dryRun=All", pod)
+    pod["spec"] = {**pod["spec"], "hostNetwork": True}
+    with pytest.raises(RequestFailed, match="violates PodSecurity"):
+        empty.call("POST", "/api/v1/namespaces/strict/pods?dryRun=All", pod)
+
+
+def test_a_replica_takes_over_and_admission_never_fails(empty: Testbed, installation: Installation, manager: Manager) -> None:
+    """Both replicas answer; the Service, here one port, is moved to the survivor as endpoints would."""
+    second = installation.run("kserve", *SHORT_LEASE)
+    second.await_ready()
+    failures: list[str] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            try:
+                empty.call("POST", f"{ISVCS}?dryRun=All", service("asked"))
+            except RequestFailed as problem:
+                failures.append(str(problem))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    manager.process.kill()
+    empty.call("POST", ISVCS, service("after"))
+    soon(lambda: _exists(empty, "/apis/apps/v1/namespaces/default/deployments/after-predictor"), 15)
+    done.set()
+    asking.join()
+    assert failures == []
+
+
+def _exists(bed: Testbed, path: str) -> bool:
+    try:
+        bed.call("GET", path)
+    except RequestFailed as problem:
+        if problem.status != 404:
+            raise
+        return False
+    return True
+
+
+def test_nothing_was_forbidden(empty: Testbed, manager: Manager) -> None:
+    assert empty.audit is not None
+    refused = [(r.verb, r.resource, r.name) for r in empty.audit.requests(user=manager.account) if r.status == 403]
+    assert refused == []
+
+
+def test_kustomize_and_the_command_give_the_same(kubectl: Run) -> None:
+    rendered = yamlio.load_all(kubectl("kustomize", "config/default").stdout)
+    assert by_name(rendered) == by_name(objects())
+
+
+def by_name(found: list[Json]) -> dict[tuple[str, str, str], Json]:
+    return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in found}
+
+
+def test_the_chart_renders_what_kustomize_renders(kubectl: Run, helm: Run) -> None:
+    chart = by_name(yamlio.load_all(helm("template", "kserve", "charts/serveplane", "-n", "kserve").stdout))
+    plain = by_name(objects())
+    del plain["Namespace", "", "kserve"]  # Helm makes it, on request
+    for obj in chart.values():
+        if obj["kind"] == "CustomResourceDefinition":
+            assert obj["metadata"]["annotations"].pop("helm.sh/resource-policy") == "keep"
+            if not obj["metadata"]["annotations"]:
+                del obj["metadata"]["annotations"]
+    assert chart == plain
+
+
+def test_the_chart_passes_its_linter(helm: Run) -> None:
+    assert "0 chart(s) failed" in helm("lint", "charts/serveplane").stdout
