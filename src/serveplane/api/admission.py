@@ -6,11 +6,11 @@ that a review never waits for the API server.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 from serveplane.api import keys, servingruntimes, trainedmodel
-from serveplane.api.crds import DEFINITIONS, object_schema
+from serveplane.api.crds import DEFINITIONS, Version, version_schema
 from serveplane.api.inferencegraph import validation as graph_validation
 from serveplane.api.inferenceservice import defaults as service_defaults
 from serveplane.api.inferenceservice import validation as service_validation
@@ -97,8 +97,15 @@ METADATA_SCHEMA: Json = {
         "annotations": _STRINGS,
     },
 }
+
+
+@cache
+def _version_schema(version: Version) -> Json:
+    return version_schema(version)
+
+
 SCHEMAS: Mapping[tuple[str, str], Callable[[], Json]] = {
-    (f"serving.kserve.io/{version.name}", row.kind): partial(object_schema, version.model)
+    (f"serving.kserve.io/{version.name}", row.kind): partial(_version_schema, version)
     for row in DEFINITIONS
     for version in row.versions
 }

@@ -8,9 +8,11 @@ from typing import NamedTuple
 from serveplane.api import keys
 from serveplane.api.inferencegraph.types import InferenceGraph
 from serveplane.api.inferenceservice.types import InferenceService
+from serveplane.api.llminferenceservice.older import OlderLLMInferenceService, OlderLLMInferenceServiceConfig
+from serveplane.api.llminferenceservice.types import LLMInferenceService, LLMInferenceServiceConfig
 from serveplane.api.localmodel.types import LocalModelCache, LocalModelNode, LocalModelNodeGroup
 from serveplane.api.model import Model
-from serveplane.api.schema import published, schema_of
+from serveplane.api.schema import published, relaxed, schema_of
 from serveplane.api.servingruntime import ServingRuntime
 from serveplane.api.storagecontainer import ClusterStorageContainer
 from serveplane.api.trainedmodel import TrainedModel
@@ -32,6 +34,8 @@ class Version(NamedTuple):
     name: str
     model: type[Model]
     storage: bool = True
+    templated: tuple[str, ...] = ()
+    """Paths below `spec` that may hold template expressions, so that patterns and lengths say nothing about them."""
 
 
 class Webhook(NamedTuple):
@@ -83,6 +87,18 @@ SERVICE_COLUMNS = (
     AGE,
 )
 
+LLM_WEBHOOK = Webhook("llmisvc-webhook-server-service")
+TEMPLATED = (
+    "router.route.http.spec",
+    "router.scheduler.pool.spec",
+    "router.scheduler.template",
+    "router.scheduler.tokenizer.template",
+    "template",
+    "worker",
+    "prefill.template",
+    "prefill.worker",
+)
+
 DEFINITIONS = (
     Definition(
         "InferenceService", "inferenceservices", (Version("v1beta1", InferenceService),), SERVICE_COLUMNS, ("isvc",)
@@ -115,6 +131,24 @@ DEFINITIONS = (
         (Version("v1alpha1", LocalModelNodeGroup),),
         namespaced=False,
         status=False,
+    ),
+    Definition(
+        "LLMInferenceService",
+        "llminferenceservices",
+        (Version("v1alpha1", OlderLLMInferenceService, storage=False), Version("v1alpha2", LLMInferenceService)),
+        (URL, READY, REASON, AGE, Column("URLs", "string", ".status.addresses[*].url", priority=1)),
+        ("llmisvc",),
+        conversion=LLM_WEBHOOK,
+    ),
+    Definition(
+        "LLMInferenceServiceConfig",
+        "llminferenceserviceconfigs",
+        (
+            Version("v1alpha1", OlderLLMInferenceServiceConfig, storage=False, templated=TEMPLATED),
+            Version("v1alpha2", LLMInferenceServiceConfig, templated=TEMPLATED),
+        ),
+        (READY, REASON, AGE),
+        conversion=LLM_WEBHOOK,
     ),
     Definition("LocalModelNode", "localmodelnodes", (Version("v1alpha1", LocalModelNode),), namespaced=False),
 )
@@ -152,7 +186,24 @@ def _version(row: Definition, version: Version, full: bool) -> Json:
         found["additionalPrinterColumns"] = [_column(column) for column in row.columns]
     if row.status:
         found["subresources"] = {"status": {}}
-    return found | {"schema": {"openAPIV3Schema": published(object_schema(version.model, full))}}
+    return found | {"schema": {"openAPIV3Schema": published(version_schema(version, full))}}
+
+
+def version_schema(version: Version, full: bool = True) -> Json:
+    """The schema of one version of a kind, for the API server and for our own checks alike."""
+    schema = object_schema(version.model, full)
+    for path in version.templated:
+        schema = _relaxed_at(schema, ("spec", *path.split(".")))
+    return schema
+
+
+def _relaxed_at(schema: Json, path: tuple[str, ...]) -> Json:
+    if not path:
+        return relaxed(schema)
+    properties = schema.get("properties", {})
+    if path[0] not in properties:
+        return schema
+    return schema | {"properties": properties | {path[0]: _relaxed_at(properties[path[0]], path[1:])}}
 
 
 def object_schema(model: type[Model], full: bool = True) -> Json:

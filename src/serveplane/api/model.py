@@ -53,6 +53,12 @@ class Described(NamedTuple):
     model: "type[Model]"
 
 
+class Schemaless:
+    """Marks a field that API servers are told nothing about, because its type contains itself; we check it
+    ourselves.
+    """
+
+
 class Open(NamedTuple):
     """Marks an object whose unknown keys the API server keeps."""
 
@@ -60,6 +66,11 @@ class Open(NamedTuple):
 def rules(**keywords: Any) -> Rules:
     """`rules(minimum=0, x_kubernetes_list_type="atomic")`"""
     return Rules({name.replace("_", "-") if name.startswith("x_") else name: value for name, value in keywords.items()})
+
+
+def cel(message: str, rule: str) -> Json:
+    """A rule that the API server checks; validation repeats it, for clusters with the minimal definitions."""
+    return {"message": message, "rule": rule}
 
 
 class ModelMeta(msgspec.StructMeta):

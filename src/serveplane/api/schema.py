@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from serveplane.api.model import Described, Inline, Model, Open, Part, Rules, marker, plain
+from serveplane.api.model import Described, Inline, Model, Open, Part, Rules, Schemaless, marker, plain
 from serveplane.api.parts import part_type
 from serveplane.objects import Json
 
@@ -32,6 +32,7 @@ OBJECT_META: Json = {
     },
 }
 """What may be said about an object that is yet to be made, such as the claim of an ephemeral volume."""
+SCHEMALESS = "x-serveplane-schemaless"
 SCALARS = {str: "string", int: "integer", bool: "boolean", float: "number"}
 OURS_ONLY = ("optional",)
 """Rules that say something to this module and nothing to the API server."""
@@ -75,8 +76,15 @@ def value_schema(hint: Any, full: bool) -> Json:
     if described is not None:
         return schema_of(described.model, full) | extra
     if part is not None:
-        return (part_schema(part) if full else OPEN) | extra
+        return (part_schema(part) if full else _opened(part)) | extra
+    if marker(hint, Schemaless):
+        return _type_schema(plain(hint), full) | extra | {SCHEMALESS: True}
     return _type_schema(plain(hint), full) | extra
+
+
+def _opened(part: Part) -> Json:
+    kind = part_type(part.name).get("type", "object")
+    return OPEN if kind == "object" else {"type": kind, "items": OPEN}
 
 
 def _type_schema(kind: Any, full: bool) -> Json:
@@ -173,19 +181,63 @@ def _keyed(item: Json, keys: Iterable[str]) -> Json:
     return item | {"properties": item["properties"] | defaults}
 
 
+UNSAID = (
+    ("format", "quantity"),
+    ("format", "int32"),
+    ("format", "int64"),
+    ("x-kubernetes-list-type", "atomic"),
+)
+"""What an API server ignores or assumes anyway; said thousands of times it is a tenth of all definitions."""
+
+
+MERGE_MARKS = ("x-kubernetes-map-type", "x-kubernetes-list-type", "x-kubernetes-list-map-keys")
+
+
 def published(schema: Json) -> Json:
     """A schema as an API server takes it. Parts that are shared stay shared, so this is quick."""
-    return _published(schema, {})
+    return _published(schema, False, {})
 
 
-def _published(schema: Json, done: dict[int, Json]) -> Json:
-    if id(schema) in done:
-        return done[id(schema)]
-    result = {key: value for key, value in schema.items() if (key, value) != ("format", "quantity")}
+def _published(schema: Json, owned: bool, done: dict[tuple[int, bool], Json]) -> Json:
+    """`owned`: something around it has one owner as a whole, so how its parts merge means nothing."""
+    if (id(schema), owned) in done:
+        return done[id(schema), owned]
+    if SCHEMALESS in schema:
+        return {"x-kubernetes-preserve-unknown-fields": True}
+    result = {key: value for key, value in schema.items() if (key, value) not in UNSAID}
+    if owned or len(schema.get("properties", ())) == 1:
+        result = {key: value for key, value in result.items() if key not in MERGE_MARKS}
+    within = owned or _has_one_owner(schema)
     if "properties" in schema:
-        result["properties"] = {name: _published(child, done) for name, child in schema["properties"].items()}
+        result["properties"] = {name: _published(child, within, done) for name, child in schema["properties"].items()}
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
-            result[key] = _published(schema[key], done)
+            result[key] = _published(schema[key], within, done)
+    done[id(schema), owned] = result
+    return result
+
+
+def _has_one_owner(schema: Json) -> bool:
+    merges = schema.get("x-kubernetes-list-type") in ("map", "set")
+    return schema.get("x-kubernetes-map-type") == "atomic" or (schema.get("type") == "array" and not merges)
+
+
+HINDRANCES = ("pattern", "x-kubernetes-validations", "minLength", "minItems", "minProperties")
+
+
+def relaxed(schema: Json) -> Json:
+    """A schema that also takes template expressions in place of values. Parts that are shared stay shared."""
+    return _relaxed(schema, {})
+
+
+def _relaxed(schema: Json, done: dict[int, Json]) -> Json:
+    if id(schema) in done:
+        return done[id(schema)]
+    result = {key: value for key, value in schema.items() if key not in HINDRANCES}
+    if "properties" in schema:
+        result["properties"] = {name: _relaxed(child, done) for name, child in schema["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            result[key] = _relaxed(schema[key], done)
     done[id(schema)] = result
     return result
