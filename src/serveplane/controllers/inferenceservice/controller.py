@@ -1,0 +1,220 @@
+"""The reconcile of an InferenceService: reading and writing around one pure decision."""
+import contextlib
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+
+from serveplane.clock import SYSTEM, Clock
+from serveplane.controllers.inferenceservice.caches import TRAINED_MODEL, Caches
+from serveplane.controllers.inferenceservice.credentials import gather_credentials
+from serveplane.controllers.inferenceservice.decide import CA_BUNDLE_KEY, decide
+from serveplane.controllers.inferenceservice.outcome import Outcome, outcome
+from serveplane.controllers.inferenceservice.world import (
+    CHILD_KINDS,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    INFERENCE_SERVICE,
+    OPTIONAL_KINDS,
+    Notice,
+    Plan,
+    World,
+)
+from serveplane.controllers.settings import LiveSettings
+from serveplane.kube.apply import MANAGER, ApplyEngine, Did
+from serveplane.kube.client import Client, PatchType
+from serveplane.kube.controller import Controller
+from serveplane.kube.errors import Conflict, KubeError, LeaseLost, NotFound
+from serveplane.kube.events import Recorder
+from serveplane.kube.informers import Informers
+from serveplane.kube.kind import Key, Kind, ObjectRef, is_being_deleted, key_of, ref_of
+from serveplane.kube.metrics import Registry
+from serveplane.objects import Json
+from serveplane.objects.jsonpatch import merge_patch
+from serveplane.render.facts import Facts
+from serveplane.render.names import APP_LABEL
+from serveplane.render.pods.credentials import MissingSecret
+from serveplane.status.service import is_ready
+
+LOG = logging.getLogger(__name__)
+FINALIZER = "inferenceservice.finalizers"
+LONGEST_WAIT_FOR_SECRET = timedelta(minutes=1)
+
+
+class InferenceServices:
+    """Everything that the reconcile needs, put together once."""
+
+    def __init__(self, client: Client, informers: Informers, settings: LiveSettings, events: Recorder, *, namespace: str,
+                 cluster_domain: str, clock: Clock = SYSTEM, registry: Registry | None = None, workers: int = 16) -> None:
+        self._client = client
+        self._settings = settings
+        self._events = events
+        self._namespace = namespace
+        self._domain = cluster_domain
+        self._clock = clock
+        self._caches = Caches(informers)
+        self._engine = ApplyEngine(client, informers, report=events.event)
+        self._shared: dict[ObjectRef, Json] = {}
+        self._waits: dict[Key, int] = {}
+        self.controller = Controller("inferenceservice", self.reconcile, self._caches.watches(), workers=workers, clock=clock,
+                                     registry=registry)
+        self._informers = informers
+        settings.on_change(lambda: self.controller.resync_all())
+
+    def attached(self) -> None:
+        """After the controller was given its caches."""
+        self._caches.remember(CHILD_KINDS, self._informers)
+
+    async def reconcile(self, key: Key) -> timedelta | None:
+        raw = self._caches.services.get(*key)
+        if raw is None:
+            return None
+        if is_being_deleted(raw):
+            await self._finalize(raw)
+            return None
+        raw = await self._with_finalizer(raw)
+        world = await self._gather(raw)
+        plan = decide(world)
+        live, error = dict(world.live), None
+        if not plan.frozen:
+            live, error = await self._apply(world, plan)
+        result = outcome(world, plan, live, str(error) if error else "")
+        await self._write_status(raw, result, plan)
+        if error is not None:
+            raise error
+        return self._again(key, plan, result)
+
+    def _again(self, key: Key, plan: Plan, result: Outcome) -> timedelta | None:
+        """Secrets are not watched, so a missing one is asked for again, less and less often."""
+        if not isinstance(plan.failure, MissingSecret):
+            self._waits.pop(key, None)
+            return result.look_again
+        tries = self._waits[key] = self._waits.get(key, 0) + 1
+        return min(timedelta(seconds=2 ** min(tries, 6)), LONGEST_WAIT_FOR_SECRET)
+
+    # ---- gather
+
+    async def _gather(self, raw: Json) -> World:
+        settings = self._settings.current
+        namespace = raw["metadata"]["namespace"]
+        accounts, secrets = await gather_credentials(self._client, raw, settings)
+        facts = Facts(
+            settings=settings, runtimes=self._caches.runtimes_of(namespace), cluster_runtimes=self._caches.all_cluster_runtimes(),
+            storage_containers=self._caches.all_storage_containers(), accounts=accounts, secrets=secrets,
+            cluster_domain=self._domain, control_namespace=self._namespace)
+        live = {ref_of(child): child for child in self._children(raw)}
+        pods = {ref.name: self._caches.pods_of(namespace, app) for ref, app in _apps(live)}
+        return World(raw=raw, facts=facts, now=self._clock.now(), live=live, pods=pods, absent_kinds=await self._absent_kinds(),
+                     ca_bundle=await self._ca_bundle(settings.storage_initializer.ca_bundle_config_map_name))
+
+    def _children(self, raw: Json) -> Iterator[Json]:
+        for informer in self._caches.children.values():
+            yield from informer.by_index("owner", raw["metadata"]["uid"])
+
+    async def _absent_kinds(self) -> frozenset[Kind]:
+        return frozenset([kind for kind in OPTIONAL_KINDS if not await self._client.discovery.served(kind)])
+
+    async def _ca_bundle(self, name: str) -> str | None:
+        if not name:
+            return None
+        found = await self._client.find(CONFIG_MAP, name, self._namespace)
+        return ((found or {}).get("data") or {}).get(CA_BUNDLE_KEY)
+
+    # ---- apply
+
+    async def _apply(self, world: World, plan: Plan) -> tuple[dict[ObjectRef, Json], KubeError | None]:
+        """The children as they are afterwards, and what went wrong, which the status has to tell."""
+        live = dict(world.live)
+        try:
+            await self._apply_shared(plan)
+            done = await self._engine.apply(world.raw, plan.children, prune=CHILD_KINDS)
+        except (Conflict, LeaseLost):
+            raise
+        except KubeError as error:
+            return live, error
+        live.update(done.live)
+        return {ref: child for ref, child in live.items() if done.did.get(ref) is not Did.DELETED}, None
+
+    async def _apply_shared(self, plan: Plan) -> None:
+        for wanted in plan.shared:
+            if self._shared.get(ref_of(wanted)) != wanted:
+                await self._client.apply(wanted, MANAGER, force=True)
+                self._shared[ref_of(wanted)] = wanted
+
+    # ---- status
+
+    async def _write_status(self, raw: Json, result: Outcome, plan: Plan) -> None:
+        """The one place where status is written: what changed, in one patch."""
+        before = raw.get("status") or {}
+        if before == result.status:
+            return
+        body = {"status": merge_patch(before, result.status)}
+        try:
+            await self._client.patch(INFERENCE_SERVICE, *_named(raw), body, patch_type=PatchType.MERGE, field_manager=MANAGER,
+                                     subresource="status")
+        except NotFound:
+            return   # deleted meanwhile
+        for notice in _notices(before, result.status, plan):
+            self._events.event(raw, notice.type, notice.reason, notice.message)
+
+    # ---- the finalizer
+
+    async def _with_finalizer(self, raw: Json) -> Json:
+        held = raw["metadata"].get("finalizers") or []
+        if FINALIZER in held:
+            return raw
+        return await self._set_finalizers(raw, [*held, FINALIZER])
+
+    async def _finalize(self, raw: Json) -> None:
+        """A service takes its TrainedModels with it; its children go by their owner reference."""
+        held = raw["metadata"].get("finalizers") or []
+        if FINALIZER not in held:
+            return
+        key = key_of(raw)
+        if await self._client.discovery.served(TRAINED_MODEL):
+            for model in await self._client.list(TRAINED_MODEL, key.namespace, labels=f"inferenceservice={key.name}"):
+                await self._delete(model)
+        await self._set_finalizers(raw, [name for name in held if name != FINALIZER])
+
+    async def _delete(self, model: Json) -> None:
+        with contextlib.suppress(NotFound):
+            await self._client.delete(TRAINED_MODEL, *_named(model), uid=model["metadata"]["uid"], propagation="Background")
+
+    async def _set_finalizers(self, raw: Json, names: list[str]) -> Json:
+        """Guarded by the version that was read, since a list is replaced whole."""
+        body = {"metadata": {"finalizers": names, "resourceVersion": raw["metadata"]["resourceVersion"]}}
+        try:
+            answered = await self._client.patch(INFERENCE_SERVICE, *_named(raw), body, patch_type=PatchType.MERGE, field_manager=MANAGER)
+        except NotFound:
+            return raw
+        self._caches.services.note(answered)
+        return answered
+
+
+def _named(obj: Json) -> tuple[str, str]:
+    return obj["metadata"]["name"], obj["metadata"]["namespace"]
+
+
+def _apps(live: dict[ObjectRef, Json]) -> Iterator[tuple[ObjectRef, str]]:
+    for ref, child in live.items():
+        if ref.kind == DEPLOYMENT:
+            yield ref, child["spec"]["selector"]["matchLabels"].get(APP_LABEL, "")
+
+
+def _notices(before: Json, after: Json, plan: Plan) -> Iterator[Notice]:
+    """What a user would want to be told at the moment it happens; a failure is told once, when its text changes."""
+    if is_ready(after) != is_ready(before):
+        yield _readiness_notice(after)
+    old = (before.get("modelStatus") or {}).get("lastFailureInfo") or {}
+    for notice in plan.notices:
+        if notice.message != old.get("message"):
+            yield notice
+
+
+def _readiness_notice(after: Json) -> Notice:
+    if is_ready(after):
+        return Notice("Normal", "InferenceServiceReady", "InferenceService is Ready")
+    false = [told["type"] for told in after["conditions"] if told["status"] == "False" and told.get("severity") != "Info"]
+    why = next((told.get("message") or told.get("reason") or "" for told in after["conditions"] if told["type"] == "Ready"), "")
+    return Notice("Warning", "InferenceServiceNotReady", f"InferenceService is not Ready because of: {', '.join(false)}. {why}".strip())
+
+

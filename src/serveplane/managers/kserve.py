@@ -1,0 +1,44 @@
+"""`kserve-controller-manager`: InferenceServices and their webhooks. Flags and wiring only."""
+import asyncio
+import logging
+
+from serveplane.clock import SYSTEM
+from serveplane.controllers.inferenceservice.controller import InferenceServices
+from serveplane.controllers.settings import LiveSettings
+from serveplane.kube.config import load_config
+from serveplane.kube.http_transport import HttpTransport
+from serveplane.kube.logs import set_up_logs
+from serveplane.kube.manager import Manager, run_program, run_until
+from serveplane.managers.bootstrap import install_defaults
+from serveplane.managers.options import Environment, Options, manager_options
+
+LOG = logging.getLogger(__name__)
+LEASE = "kserve-controller-manager-leader-lock"
+EVENT_SOURCE = "v1beta1Controllers"
+
+
+def run(options: Options) -> int:
+    set_up_logs(options.log_level, json=options.log_encoder == "json")
+    return run_program(lambda stop: serve(options, Environment.read(), stop))
+
+
+async def serve(options: Options, environment: Environment, stop: asyncio.Event) -> None:
+    transport = HttpTransport(load_config(options.kubeconfig or None))
+    try:
+        manager = wired(transport, options, environment)
+        await run_until(manager, stop)
+    finally:
+        await transport.close()
+
+
+def wired(transport: HttpTransport, options: Options, environment: Environment) -> Manager:
+    """The manager with everything in it, not yet running."""
+    manager = Manager(transport, manager_options(options, environment, lease=LEASE, component=EVENT_SOURCE))
+    settings = LiveSettings(manager.informers, environment.namespace, manager.events, manager.registry)
+    services = InferenceServices(
+        manager.client, manager.informers, settings, manager.events, namespace=environment.namespace,
+        cluster_domain=environment.cluster_domain, clock=SYSTEM, registry=manager.registry, workers=options.workers)
+    manager.add(services.controller)
+    services.attached()
+    manager.when_leading(lambda: install_defaults(manager.client, environment.namespace, SYSTEM))
+    return manager
