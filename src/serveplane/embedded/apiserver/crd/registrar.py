@@ -216,7 +216,8 @@ def _name_conflict(core: "Core", value: Json) -> str:
 
 
 def _condition(status: Json, kind: str, true: bool, reason: str, message: str, now: str) -> None:
-    conditions: list[Json] = status.setdefault("conditions", [])
+    conditions: list[Json] = status.get("conditions") or []
+    status["conditions"] = conditions
     wanted: Any = {
         "type": kind,
         "status": "True" if true else "False",
