@@ -49,6 +49,9 @@ class Gateway:
             return await self._send(request, named.service, named.port, None, None, (), None)
         return Response.text(f"no route for host {asked.host!r} and path {path}\n", 404)
 
+    async def close(self) -> None:
+        await self._proxy.client.close()
+
     async def _by_path(self, request: Request) -> Response:
         """`/serving/NAMESPACE/NAME/...`: the route, Ingress or Service of that name, wherever `*.localhost` fails."""
         parts = request.path.split("/", 4)

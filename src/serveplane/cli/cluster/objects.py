@@ -1,0 +1,59 @@
+"""What a one-machine cluster has beside the manifests of an installation: its gateway, its classes, its settings."""
+from importlib import resources
+
+import msgspec
+
+from serveplane.cli import manifests
+from serveplane.embedded.gateway.status import CONTROLLER
+from serveplane.embedded.gateway.watching import INGRESS_CLASS
+from serveplane.embedded.workloads.claims import PROVISIONER, STORAGE_CLASS
+from serveplane.objects import Json, yamlio
+
+DOMAIN = "localhost"
+SETTINGS = "inferenceservice-config"
+GATEWAY = "kserve-ingress-gateway"
+NAMESPACE = "kserve"
+
+
+def gateway_definitions() -> list[Json]:
+    text = resources.files("serveplane.embedded.gateway").joinpath("definitions.yaml").read_text()
+    return list(yamlio.load_all(text))
+
+
+def classes() -> list[Json]:
+    """Cluster-scoped names that manifests refer to."""
+    default = "is-default-class"
+    return [
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": PROVISIONER,
+         "metadata": {"name": STORAGE_CLASS, "annotations": {f"storageclass.kubernetes.io/{default}": "true"}},
+         "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+        {"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "spec": {"controller": CONTROLLER},
+         "metadata": {"name": INGRESS_CLASS, "annotations": {f"ingressclass.kubernetes.io/{default}": "true"}}},
+        {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+         "metadata": {"name": INGRESS_CLASS}, "spec": {"controllerName": CONTROLLER}}]
+
+
+def gateway(port: int) -> Json:
+    """The Gateway that the settings name, on the one port that there is."""
+    listener = {"name": "http", "protocol": "HTTP", "port": port, "allowedRoutes": {"namespaces": {"from": "All"}}}
+    return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+            "metadata": {"name": GATEWAY, "namespace": NAMESPACE},
+            "spec": {"gatewayClassName": INGRESS_CLASS, "listeners": [listener]}}
+
+
+def settings() -> Json:
+    """The shipped settings with what differs on one machine: the domain, and requests that a laptop can give."""
+    shipped: Json = yamlio.load((manifests.config_folder() / "configmap" / "inferenceservice.yaml").read_text())
+    ingress = msgspec.json.decode(shipped["data"]["ingress"])
+    ingress |= {"ingressDomain": DOMAIN, "ingressClassName": INGRESS_CLASS, "enableGatewayApi": True,
+                "kserveIngressGateway": f"{NAMESPACE}/{GATEWAY}", "urlScheme": "http",
+                "disableIstioVirtualHost": True}
+    resource = {"cpuLimit": "1", "memoryLimit": "2Gi", "cpuRequest": "100m", "memoryRequest": "256Mi"}
+    deploy = msgspec.json.decode(shipped["data"].get("deploy") or "{}") | {"defaultDeploymentMode": "Standard"}
+    data = {**shipped["data"], "ingress": _text(ingress), "inferenceService": _text({"resource": resource}),
+            "deploy": _text(deploy)}
+    return {**shipped, "metadata": {**shipped["metadata"], "namespace": NAMESPACE}, "data": data}
+
+
+def _text(value: Json) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
