@@ -42,24 +42,59 @@ def _is_scalar(value: Any) -> bool:
 def says_the_same(desired: Any, live: Any, shape: Shape) -> bool:
     """Whether every leaf of `desired` stands in `live` with the same meaning; `live` may say more (defaults, other owners).
 
-    Lists by key are compared member by member and in the order in which they stand in `desired`; all others whole.
+    Lists by key are compared member by member and in the order in which they stand in `desired`; all others whole. What has
+    one owner as a whole must not say more either, but for what the server fills in: nobody's field set tells of its inside.
     """
     if isinstance(desired, dict):
         if not isinstance(live, dict):
             return not desired and is_empty(live)
         if shape.atomic:
-            return same(desired, live, shape)
+            return same_but_for_defaults(desired, live, shape)
         return all(says_the_same(value, live.get(name), shape.child(name)) for name, value in desired.items())
     if isinstance(desired, list) and isinstance(live, list):
         return _list_says_the_same(desired, live, shape)
     return same_leaf(desired, live, shape)
 
 
+# What the server fills in inside of values with one owner, where its published schema does not say so: field and a
+# neighbour that tells the type (fieldRef, resourceFieldRef, a projected token, a claim template).
+_FILLED_IN = {
+    ("apiVersion", "fieldPath"): "v1",
+    ("divisor", "resource"): "0",
+    ("expirationSeconds", "audience"): 3600,
+    ("volumeMode", "accessModes"): "Filesystem",
+}
+
+
+def same_but_for_defaults(desired: Any, live: Any, shape: Shape) -> bool:
+    """Equal by meaning, except that live may also have what the server fills in.
+
+    >>> from serveplane.objects.schema import named_type
+    >>> field = named_type("core.v1.ObjectFieldSelector")
+    >>> same_but_for_defaults({"fieldPath": "metadata.name"}, {"apiVersion": "v1", "fieldPath": "metadata.name"}, field)
+    True
+    """
+    if isinstance(desired, dict) and isinstance(live, dict):
+        said = all(same_but_for_defaults(value, live.get(name), shape.child(name)) for name, value in desired.items())
+        return said and all(_is_filled_in(name, value, shape) for name, value in live.items() if name not in desired)
+    if isinstance(desired, list) and isinstance(live, list):
+        return len(desired) == len(live) and all(same_but_for_defaults(a, b, shape.items) for a, b in zip(desired, live, strict=True))
+    return same_leaf(desired, live, shape)
+
+
+def _is_filled_in(name: str, value: Any, shape: Shape) -> bool:
+    if is_empty(value):
+        return True
+    inner = shape.child(name)
+    if inner.default is not None and same(value, inner.default, inner):
+        return True
+    known = (default for (field, neighbour), default in _FILLED_IN.items() if field == name and shape.knows(neighbour))
+    return any(same(value, default, inner) for default in known)
+
+
 def _list_says_the_same(desired: list[Any], live: list[Any], shape: Shape) -> bool:
     if shape.list_kind == "atomic":
-        return len(desired) == len(live) and all(
-            says_the_same(wanted, there, shape.items) for wanted, there in zip(desired, live, strict=True)
-        )
+        return same_but_for_defaults(desired, live, shape)
     if shape.list_kind == "set":
         return [member for member in live if member in desired] == desired
     ours = [_identity(member, shape) for member in desired]

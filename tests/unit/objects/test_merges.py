@@ -197,3 +197,16 @@ def test_live_may_say_more_but_not_otherwise() -> None:
 def test_paths_are_told_as_in_conflicts() -> None:
     fields = {"f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {"f:name": {}}}}}
     assert [readable(path) for path in paths(fields)] == ['.spec.ports[port=80,protocol="TCP"].name']
+
+
+def test_what_has_one_owner_must_not_say_more() -> None:
+    """Field sets do not tell of the inside of an atomic list or map, so a field removed there shows in the values alone."""
+    full = {"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]}
+    assert says_the_same(full, full, POD)
+    assert not says_the_same({"tolerations": [{"key": "gpu", "operator": "Exists"}]}, full, POD)
+    path = {"fieldPath": "metadata.name"}
+    assert says_the_same(_field_ref(path), _field_ref({"apiVersion": "v1", **path}), POD)
+
+
+def _field_ref(reference: dict[str, str]) -> dict[str, object]:
+    return {"containers": [{"name": "a", "env": [{"name": "N", "valueFrom": {"fieldRef": reference}}]}]}
