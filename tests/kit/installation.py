@@ -3,6 +3,7 @@
 The managers are programs of this machine instead of Deployments, but with the rights, the certificates and the webhook
 Services of the manifests: a missing rule in config/rbac fails here as it would on a cluster.
 """
+import functools
 import subprocess
 import sys
 import time
@@ -10,7 +11,9 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from tests.kit.api import Api, install
 from tests.kit.processes import free_ports, start, stop, tail
@@ -21,6 +24,18 @@ NAMESPACE = "kserve"
 RUN_BY_US = {"Deployment", "DaemonSet"}
 WEBHOOKS = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 READY_SECONDS = 40.0
+
+
+def shipped() -> list[Json]:
+    """Every object of the project's manifests. Two megabytes of YAML take seconds to read, so they are read once."""
+    return cast(list[Json], msgspec.json.decode(_shipped()))
+
+
+@functools.cache
+def _shipped() -> bytes:
+    from serveplane.cli.manifests import objects
+
+    return msgspec.json.encode(objects())
 
 
 @dataclass(frozen=True)
@@ -76,10 +91,8 @@ class Installation:
 
     async def put(self, *, webhooks: bool) -> None:
         """Apply the manifests: first everything but the webhooks, which nobody answers before a manager runs; then those."""
-        from serveplane.cli.manifests import objects
-
         async with Api(self.testbed.kubeconfig, agent="installation") as api:
-            wanted = [obj for obj in objects() if obj["kind"] not in RUN_BY_US and (obj["kind"] in WEBHOOKS) == webhooks]
+            wanted = [obj for obj in shipped() if obj["kind"] not in RUN_BY_US and (obj["kind"] in WEBHOOKS) == webhooks]
             await install(api, wanted, NAMESPACE)
 
     def run(self, name: str, *flags: str, kubeconfig: Path | None = None, environment: dict[str, str] | None = None) -> Manager:
