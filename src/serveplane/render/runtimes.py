@@ -98,13 +98,21 @@ def lowest_protocol(spec: ServingRuntimeSpec) -> str:
     return min(spec.protocol_versions, key=_rank, default="")
 
 
-def table_text(table: Sequence[Candidate], limit: int = 12) -> str:
-    """The objections, one clause each, near misses first: a runtime of the right format says more than all the others."""
-    ranked = sorted((row for row in table if row.objection), key=lambda row: row.objection.startswith("does not list"))
-    told = [f"{row.name} {row.objection}" for row in ranked[:limit]]
-    if len(ranked) > limit:
-        told.append(f"and {len(ranked) - limit} more")
+def table_text(table: Sequence[Candidate], limit: int = 8) -> str:
+    """The objections in one sentence: a runtime that knows the format is named, those that do not are counted."""
+    near = [f"{row.name} {row.objection}" for row in table if row.objection and not _is_far(row)]
+    far = [row for row in table if _is_far(row)]
+    told = near[:limit]
+    if len(near) > limit:
+        told.append(f"and {len(near) - limit} more that do not fit")
+    if far:
+        who = f"{'the other ' if near else ''}{len(far)} runtime{'s' if len(far) > 1 else ''}"
+        told.append(f"{who} {far[0].objection if len(far) == 1 else far[0].objection.replace('does', 'do', 1)}")
     return "; ".join(told)
+
+
+def _is_far(row: Candidate) -> bool:
+    return row.objection.startswith("does not list")
 
 
 def _named(name: str, wanted: Wanted, protocol_given: bool, runtimes: Sequence[ServingRuntime]) -> Selection:
