@@ -16,7 +16,6 @@ from enum import StrEnum
 
 from serveplane.kube.client import Client, PatchType
 from serveplane.kube.diff import differences
-from serveplane.kube.duplicates import without_duplicates
 from serveplane.kube.errors import Conflict, Invalid, KubeError, NotFound
 from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import (
@@ -30,6 +29,7 @@ from serveplane.kube.kind import (
     ref_of,
     uid_of,
 )
+from serveplane.kube.normal import applicable
 from serveplane.kube.ownership import (
     is_written_by,
     owned_fields,
@@ -168,9 +168,7 @@ class ApplyEngine:
     async def _planned(self, owner: Json, child: Json, done: Applied) -> _Plan:
         ref = ref_of(child)
         shape = await self._shapes.of(ref.kind)
-        desired = without_duplicates(
-            _owned_by(owner, child), shape, lambda text: done.warnings.append(f"{ref}: {text}")
-        )
+        desired = applicable(_owned_by(owner, child), shape, lambda text: done.warnings.append(f"{ref}: {text}"))
         return _Plan(owner, ref_of(owner), ref, desired, shape, digest(desired), planned_fields(desired, shape))
 
     async def _one(self, plan: _Plan, done: Applied) -> None:

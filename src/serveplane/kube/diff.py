@@ -6,7 +6,7 @@ The engine's own check is `objects.equality.says_the_same`; a test holds the two
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from serveplane.objects.equality import is_empty, same, same_leaf
+from serveplane.objects.equality import is_empty, same_but_for_defaults
 from serveplane.objects.fieldset import BadList, member_key, readable
 from serveplane.objects.schema import Shape
 
@@ -37,17 +37,8 @@ def differences(desired: Any, live: Any, shape: Shape, at: tuple[str, ...] = ())
             yield from differences(value, live.get(name), shape.child(name), (*at, f"f:{name}"))
     elif isinstance(desired, list) and isinstance(live, list) and shape.list_kind != "atomic":
         yield from _members(desired, live, shape, at)
-    elif not _alike(desired, live, shape):
+    elif not same_but_for_defaults(desired, live, shape):
         yield Difference(at, desired, live)
-
-
-def _alike(desired: Any, live: Any, shape: Shape) -> bool:
-    if isinstance(desired, dict) and isinstance(live, dict):
-        return same(desired, live, shape)
-    if isinstance(desired, list) and isinstance(live, list):
-        pairs = zip(desired, live, strict=False)
-        return len(desired) == len(live) and all(not any(differences(a, b, shape.items)) for a, b in pairs)
-    return same_leaf(desired, live, shape)
 
 
 def _members(desired: list[Any], live: list[Any], shape: Shape, at: tuple[str, ...]) -> Iterator[Difference]:
