@@ -15,6 +15,9 @@ from serveplane.api.inferencegraph import validation as graph_validation
 from serveplane.api.inferenceservice import defaults as service_defaults
 from serveplane.api.inferenceservice import validation as service_validation
 from serveplane.api.inferenceservice import warnings as service_warnings
+from serveplane.api.llminferenceservice import conversion
+from serveplane.api.llminferenceservice import defaults as llm_defaults
+from serveplane.api.llminferenceservice import validation as llm_validation
 from serveplane.api.localmodel import validation as cache_validation
 from serveplane.api.localmodel.types import LocalModelCache
 from serveplane.api.mode import parse_mode
@@ -40,6 +43,12 @@ class Context(NamedTuple):
     objects: Lookup = nothing
     open_parts: bool = False
     """Whether the cluster has the minimal definitions, which keep fields that nobody knows."""
+    namespace: str = "kserve"
+    """Where presets live."""
+    presets: frozenset[str] = frozenset()
+    """Names of LLMInferenceServiceConfigs that services are built on without naming them."""
+    keep_presets: bool = False
+    """Whether presets may not be deleted."""
 
 
 UNAWARE = Context()
@@ -58,9 +67,14 @@ class Verdict(NamedTuple):
 def mutate(obj: Json, context: Context = UNAWARE) -> Json:
     """The object with its defaults; one that its schema refuses comes back unchanged, since validation will answer."""
     step = MUTATIONS.get(str(obj.get("kind")))
-    if step is None or _structure(obj):
+    if step is None or (obj.get("apiVersion"), obj.get("kind")) not in SCHEMAS or not _is_object(obj):
         return obj
     return step(obj, context)
+
+
+def _is_object(obj: Json) -> bool:
+    """A version that is converted before it is looked at is checked after that, when all its fields are there."""
+    return isinstance(obj.get("metadata"), dict) and (obj["apiVersion"] == conversion.OLDER or not _structure(obj))
 
 
 def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> Verdict:
@@ -130,6 +144,16 @@ def _namespace(obj: Json) -> str:
     return str((obj.get("metadata") or {}).get("namespace") or "")
 
 
+def _preset_deletion(obj: Json, context: Context) -> Verdict:
+    metadata = obj.get("metadata") or {}
+    if metadata.get("namespace") != context.namespace or metadata.get("name") not in context.presets:
+        return Verdict()
+    message = f"{metadata['name']} is a preset that services are built on"
+    if context.keep_presets:
+        return Verdict((FieldError(FieldPath("metadata.name"), message),))
+    return Verdict(warnings=(message,))
+
+
 def _validate_runtime(obj: Json, old: Json | None, context: Context) -> Verdict:
     others = context.objects(str(obj["kind"]), _namespace(obj))
     return Verdict(tuple(servingruntimes.problems(obj, old, others, context.policy)))
@@ -151,14 +175,56 @@ def _validate_cache(obj: Json, old: Json | None, context: Context) -> Verdict:
 
 
 def validate_deletion(obj: Json, context: Context = UNAWARE) -> Verdict:
-    """Whether the stored object may be deleted; only cached models are ever held back."""
+    """Whether the stored object may be deleted; only cached models in use and presets are ever held back."""
+    if obj.get("kind") == "LLMInferenceServiceConfig":
+        return _preset_deletion(obj, context)
     if obj.get("kind") not in ("LocalModelCache", "LocalModelNamespaceCache") or _structure(obj):
         return Verdict()
     services = [*context.objects("InferenceService", ""), *context.objects("LLMInferenceService", "")]
     return Verdict(tuple(cache_validation.deletion_problems(obj, services)))
 
 
-MUTATIONS: dict[str, Callable[[Json, Context], Json]] = {"InferenceService": _mutate_service}
+def _mutate_llm(obj: Json, context: Context) -> Json:
+    """Defaults are filled in the newer shape; what a round trip through it spells out (a pool's port) stays spelt
+    out.
+    """
+    newer = _newer(obj)
+    if _structure(newer):
+        return obj
+    found = llm_defaults.defaulted(newer, _caches(obj, context) if context.policy.local_models else ())
+    return conversion.converted(found, str(obj["apiVersion"]))
+
+
+def _newer(obj: Json) -> Json:
+    newer = conversion.converted(obj, conversion.NEWER)
+    annotations = newer.get("metadata", {}).get("annotations")
+    if obj["apiVersion"] == conversion.OLDER and isinstance(annotations, dict):
+        annotations.pop(conversion.KEPT_OLDER, None)
+        if not annotations:
+            del newer["metadata"]["annotations"]
+    return newer
+
+
+def _validate_llm(obj: Json, old: Json | None, context: Context) -> Verdict:
+    newer = conversion.converted(obj, conversion.NEWER)
+    before = conversion.converted(old, conversion.NEWER) if old else None
+    if obj["kind"] == "LLMInferenceServiceConfig":
+        return Verdict(tuple(llm_validation.config_problems(newer)), _preset_warnings(newer, before, context))
+    errors = llm_validation.problems(newer, before, older_version=obj["apiVersion"] == conversion.OLDER)
+    return Verdict(tuple(errors), tuple(llm_validation.warnings(newer)) if not errors else ())
+
+
+def _preset_warnings(obj: Json, old: Json | None, context: Context) -> tuple[str, ...]:
+    name = (obj.get("metadata") or {}).get("name")
+    if old is None or name not in context.presets or obj.get("spec") == old.get("spec"):
+        return ()
+    return (f"{name} is a preset: every service that is built on it changes with it",)
+
+
+MUTATIONS: dict[str, Callable[[Json, Context], Json]] = {
+    "InferenceService": _mutate_service,
+    "LLMInferenceService": _mutate_llm,
+}
 VALIDATIONS: dict[str, Callable[[Json, Json | None, Context], Verdict]] = {
     "InferenceService": _validate_service,
     "ServingRuntime": _validate_runtime,
@@ -167,4 +233,6 @@ VALIDATIONS: dict[str, Callable[[Json, Json | None, Context], Verdict]] = {
     "InferenceGraph": _validate_graph,
     "LocalModelCache": _validate_cache,
     "LocalModelNamespaceCache": _validate_cache,
+    "LLMInferenceService": _validate_llm,
+    "LLMInferenceServiceConfig": _validate_llm,
 }
