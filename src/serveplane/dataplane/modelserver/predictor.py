@@ -8,6 +8,8 @@ from serveplane.dataplane.modelserver import v2
 from serveplane.dataplane.modelserver.errors import InvalidInput, ServingError
 from serveplane.dataplane.modelserver.tensors import InferRequest
 from serveplane.dataplane.modelserver.v1 import json_bytes
+from serveplane.http.client import Client
+from serveplane.http.errors import ClientError
 
 # What belongs to the request rather than to one hop: correlation and W3C or B3 trace context.
 PASSED_ON = ("x-request-id", "traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid",
@@ -37,7 +39,6 @@ class RestPredictor:
 
     def __init__(self, host: str, protocol: str = "v1", tls: bool = False, timeout: float = 600.0, retries: int = 0,
                  clock: Clock = SYSTEM) -> None:
-        from serveplane.http.client import Client
         self._client = Client()
         self._base = f"{'https' if tls else 'http'}://{host}"
         self._protocol, self._timeout, self._retries, self._clock = protocol, timeout, retries, clock
@@ -55,7 +56,7 @@ class RestPredictor:
         try:
             response = await self._client.request("GET", self._base + path, timeout=5.0)
             await response.read()
-        except (OSError, TimeoutError):
+        except (OSError, ClientError):
             return False
         return bool(response.status == 200)
 
@@ -80,7 +81,7 @@ class RestPredictor:
             try:
                 response = await self._client.request("POST", self._base + path, headers=sent, body=body, timeout=self._timeout)
                 content = await response.read()
-            except (OSError, TimeoutError) as error:
+            except (OSError, ClientError) as error:
                 if attempt == self._retries:
                     raise PredictorFailed(f"the predictor cannot be reached: {error or type(error).__name__}") from error
                 await self._clock.sleep(min(2.0, 0.1 * 2**attempt))
@@ -92,6 +93,9 @@ class RestPredictor:
 
 
 def predictor(host: str, protocol: str, tls: bool, timeout: float, retries: int) -> Predictor:
+    if protocol == "grpc-v2":
+        from serveplane.dataplane.modelserver.rpc.client import GrpcPredictor
+        return GrpcPredictor(host, tls, timeout, retries)
     return RestPredictor(host, protocol, tls, timeout, retries)
 
 

@@ -14,8 +14,11 @@ from serveplane.dataplane.modelserver.formats import FormatOptions, model_file, 
 from serveplane.dataplane.modelserver.metrics import Metrics
 from serveplane.dataplane.modelserver.model import Model
 from serveplane.dataplane.modelserver.options import Options
+from serveplane.dataplane.modelserver.predictor import Predictor, predictor
 from serveplane.dataplane.modelserver.repository import Repository
+from serveplane.dataplane.modelserver.rpc.listener import LazyListener, is_available
 from serveplane.dataplane.modelserver.server import Application
+from serveplane.dataplane.modelserver.workers import is_worker, supervise
 from serveplane.http.limits import Limits
 from serveplane.http.server import serve
 from serveplane.http.tls import TlsConfig
@@ -26,6 +29,8 @@ TERMINATION_LOG = "/dev/termination-log"   # what Kubernetes copies into the con
 
 async def main(options: Options, models: Sequence[Model] = ()) -> int:
     """Serve `models`, or what lies in the model folder; the exit code."""
+    if options.workers > 1 and not is_worker():
+        return await supervise(options.workers, options.grace_seconds)
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
@@ -36,7 +41,13 @@ async def main(options: Options, models: Sequence[Model] = ()) -> int:
     except ServingError as error:
         _leave_word(str(error))
         return 1
-    await _serve(Application(repository, metrics), repository, options, stop)
+    application = Application(repository, metrics)
+    asked = _predictor(repository, options)
+    if asked is not None and options.predictor_health:
+        application.healthy = asked.is_ready
+    await _serve(application, options, stop)
+    if asked is not None:
+        await asked.close()
     return 0
 
 
@@ -68,19 +79,49 @@ def _opened(options: Options, name: str, folder: Path) -> Model:
     return open_model(name, folder, FormatOptions(options.framework, options.pickle, options.threads, options.limits))
 
 
-async def _serve(application: Application, repository: Repository, options: Options, stop: asyncio.Event) -> None:
+def _predictor(repository: Repository, options: Options) -> Predictor | None:
+    """With --predictor_host every model may ask the predictor: that makes it a transformer or explainer."""
+    if not options.predictor_host:
+        return None
+    asked = predictor(options.predictor_host, options.predictor_protocol, options.predictor_tls, options.predictor_timeout,
+                      options.predictor_retries)
+    for name in repository.names():
+        repository.get(name).predictor = asked
+    return asked
+
+
+async def _serve(application: Application, options: Options, stop: asyncio.Event) -> None:
     address = pod.listen_address(options.http_port, options.host)
     tls = TlsConfig(options.certificate, options.key) if options.certificate and options.key else None
     limits = Limits(body_bytes=options.max_body_bytes, idle_seconds=options.keep_alive_seconds)
     server = await serve(application, address.host, address.port, tls=tls, limits=limits, reuse_port=options.workers > 1)
     log.info("listening on %s", server.url)
+    rpc = await _listen_for_rpc(application, options)
     try:
         await stop.wait()
         application.draining = True
         await server.drain(options.grace_seconds)
     finally:
+        if rpc is not None:
+            await rpc.close(options.grace_seconds)
         await server.close()
-        repository.stop()
+        application.repository.stop()
+
+
+async def _listen_for_rpc(application: Application, options: Options) -> LazyListener | None:
+    if not options.enable_grpc:
+        return None
+    if not is_available():
+        log.info("gRPC is not served: grpcio is not installed (pip install 'serveplane[grpc]')")
+        return None
+    address = pod.listen_address(options.grpc_port, options.host)
+    try:
+        listener = LazyListener(application, address.host, address.port, options.grpc_max_message)
+    except OSError as error:
+        log.error("gRPC is not served: port %d cannot be had (%s)", address.port, error.strerror)
+        return None
+    await listener.start()
+    return listener
 
 
 def _leave_word(message: str) -> None:

@@ -12,6 +12,8 @@ from serveplane.dataplane.modelserver.errors import InvalidInput, ModelNotFound,
 from serveplane.dataplane.modelserver.metrics import Metrics
 from serveplane.dataplane.modelserver.model import Model, Verb
 from serveplane.dataplane.modelserver.repository import Repository
+from serveplane.dataplane.modelserver.tensors import InferRequest, InferResponse
+from serveplane.http.errors import StatusError
 from serveplane.http.messages import Request, Response
 
 log = logging.getLogger(__name__)
@@ -32,11 +34,11 @@ class Application:
     """Answers requests from the models of a repository."""
 
     def __init__(self, repository: Repository, metrics: Metrics, clock: Clock = SYSTEM) -> None:
-        self._repository, self._metrics, self._clock = repository, metrics, clock
+        self.repository, self.metrics, self._clock = repository, metrics, clock
         self.draining = False
         self.healthy: Callable[[], Awaitable[bool]] | None = None   # a transformer asks its predictor too
         self._endpoints: dict[str, Callable[[Request, Route], Awaitable[Response]]] = {
-            "alive": self._alive, "metrics": self._metrics_text,
+            "alive": self._alive, "metrics": self._prometheus,
             "v1 models": self._list, "v1 model": self._model_ready, "predict": self._v1, "explain": self._v1,
             "server": self._server, "live": self._live, "ready": self._ready,
             "v2 models": self._list, "v2 model": self._model_metadata, "model ready": self._model_ready, "infer": self._infer,
@@ -53,7 +55,7 @@ class Application:
             response = await self._answer(request, route)
         if (correlation := request.headers.get(CORRELATION)) is not None:
             response.headers.add(CORRELATION, correlation)
-        self._metrics.answered(route.endpoint if route else "other", response.status)
+        self.metrics.answered(route.endpoint if route else "other", response.status)
         return response
 
     async def _answer(self, request: Request, route: Route) -> Response:
@@ -63,13 +65,11 @@ class Application:
             return _error(503, str(error), [("Retry-After", str(error.retry_after))])
         except ServingError as error:
             return _error(error.status, str(error))
-        except (NotImplementedError, RecursionError) as error:
-            return _error(501 if isinstance(error, NotImplementedError) else 400, str(error))
-        except OSError:   # a connection that went away, a body too long: the engine's business
-            raise
+        except StatusError as error:   # the engine's own refusals: a body too long, a client that went away
+            return _error(error.status, error.message)
+        except NotImplementedError as error:
+            return _error(501, str(error))
         except Exception as error:
-            if isinstance(getattr(error, "status", None), int):   # the engine's own refusals carry their status
-                raise
             log.exception("%s failed", request.path)
             return _error(500, f"{type(error).__name__} : {' '.join(str(error).split())[:500]}")
 
@@ -78,16 +78,16 @@ class Application:
     async def _alive(self, request: Request, route: Route) -> Response:
         return Response.json({"status": "alive"})
 
-    async def _metrics_text(self, request: Request, route: Route) -> Response:
-        return Response(200, [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], self._metrics.text().encode())
+    async def _prometheus(self, request: Request, route: Route) -> Response:
+        return Response(200, [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], self.metrics.text().encode())
 
     async def _list(self, request: Request, route: Route) -> Response:
-        return Response.json({"models": self._repository.names()})
+        return Response.json({"models": self.repository.names()})
 
     async def _v1(self, request: Request, route: Route) -> Response:
         model = self._model(route)
         payload, event = v1.decode(request.headers, await request.read())
-        result = await model.answer(payload, request.headers, Verb(route.endpoint), self._metrics)
+        result = await model.answer(payload, request.headers, Verb(route.endpoint), self.metrics)
         return Response(200, *v1.encode(result, model.name, event))
 
     # V2
@@ -119,7 +119,7 @@ class Application:
         infer = v2.decode(model.name, request.headers, await request.read(), route.version)
         if not infer.request_id:
             infer.request_id = self._clock.uuid()
-        result = await model.answer(infer, request.headers, Verb.PREDICT, self._metrics)
+        result = await model.answer(infer, request.headers, Verb.PREDICT, self.metrics)
         return Response(200, *v2.encode(result, infer))
 
     # The model repository extension
@@ -130,18 +130,24 @@ class Application:
         if not isinstance(wanted, dict):
             raise InvalidInput("the body must be a JSON object")
         only_ready = bool(wanted.get("ready")) or parse_qs(request.query).get("ready") == ["true"]
-        return Response.json(await self._repository.index(only_ready))
+        return Response.json(await self.repository.index(only_ready))
 
     async def _load(self, request: Request, route: Route) -> Response:
-        await self._repository.load(route.model)
+        await self.repository.load(route.model)
         return Response.json({"name": route.model, "load": True})
 
     async def _unload(self, request: Request, route: Route) -> Response:
-        self._repository.unload(route.model)
+        self.repository.unload(route.model)
         return Response.json({"name": route.model, "unload": True})
 
+    @staticmethod
+    def chosen(response: InferResponse, request: InferRequest) -> InferResponse:
+        """The outputs that were asked for."""
+        response.infer_outputs = [tensor for tensor, _ in v2.chosen(response, request)]
+        return response
+
     def _model(self, route: Route) -> Model:
-        model = self._repository.get(route.model)
+        model = self.repository.get(route.model)
         if route.version and route.version != model.version:
             raise ModelNotFound(f"{route.model} version {route.version}")
         return model

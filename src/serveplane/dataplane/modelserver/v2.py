@@ -60,9 +60,9 @@ def encode(response: Any, request: InferRequest) -> tuple[list[tuple[str, str]],
     """Headers and body; the requested outputs only, each as JSON or raw as the request asked."""
     if not isinstance(response, InferResponse):
         return JSON_HEADERS, json_bytes(response)
-    chosen = _chosen(response, request)
+    wanted = chosen(response, request)
     tail: list[bytes] = []
-    outputs = [_encoded(tensor, binary, tail) for tensor, binary in chosen]
+    outputs = [_encoded(tensor, binary, tail) for tensor, binary in wanted]
     head = json_bytes({"model_name": response.model_name, "model_version": response.model_version, "id": response.response_id,
                        "parameters": response.parameters, "outputs": outputs})
     if not tail:
@@ -144,18 +144,18 @@ def _attach(tensors: "list[InferInput] | list[InferOutput]", raw: memoryview) ->
         raise InvalidInput(f"{len(raw) - offset} bytes after the last tensor belong to none")
 
 
-def _chosen(response: InferResponse, request: InferRequest) -> list[tuple[InferOutput, bool]]:
+def chosen(response: InferResponse, request: InferRequest) -> list[tuple[InferOutput, bool]]:
     default = request.use_binary_outputs
     if not request.request_outputs:
         return [(tensor, default) for tensor in response.infer_outputs]
     by_name = {tensor.name: tensor for tensor in response.infer_outputs}
-    chosen = []
+    found = []
     for index, wanted in enumerate(request.request_outputs):
         tensor = by_name.get(wanted.name)
         if tensor is None:
             raise InvalidInput(f"the model has no output {wanted.name!r}; it gives {', '.join(by_name)}", f"outputs[{index}].name")
-        chosen.append((tensor, bool((wanted.parameters or {}).get("binary_data", default))))
-    return chosen
+        found.append((tensor, bool((wanted.parameters or {}).get("binary_data", default))))
+    return found
 
 
 def _encoded(tensor: InferOutput, binary: bool, tail: list[bytes]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """A model that takes rows and gives one result per row: the common shape of scikit-learn, XGBoost and LightGBM."""
 from typing import Any
 
+import numpy as np
+
 from serveplane.dataplane.modelserver.batching import Batcher
 from serveplane.dataplane.modelserver.errors import ModelNotReady
 from serveplane.dataplane.modelserver.limits import BatchLimits
 from serveplane.dataplane.modelserver.model import Headers, Model, Payload
-from serveplane.dataplane.modelserver.rows import answer, check_width, rows_of
-from serveplane.dataplane.modelserver.tensors import Array, InferRequest
+from serveplane.dataplane.modelserver.rows import OUTPUT, answer, check_width, rows_of
+from serveplane.dataplane.modelserver.tensors import Array, InferRequest, datatype_of
 
 
 class ArrayModel(Model):
@@ -16,6 +18,8 @@ class ArrayModel(Model):
     features: list[str] | None = None
     accepts_missing = False
     datatype = "FP64"
+    output_datatype = "FP64"
+    output_shape: tuple[int, ...] = (-1,)
 
     def __init__(self, name: str, limits: BatchLimits | None = None) -> None:
         super().__init__(name)
@@ -32,6 +36,16 @@ class ArrayModel(Model):
             raise ModelNotReady(self.name)
         return answer(payload, self.name, await self._batcher(rows))
 
+    def try_out(self) -> None:
+        """Predict one row of zeros: the metadata learns what comes out, and the first request finds everything warm."""
+        if self.width is None:
+            return
+        try:
+            result = self.results(np.zeros((1, self.width)))
+        except Exception:   # a model that does not like zeros will be judged by real requests
+            return
+        self.output_datatype, self.output_shape = datatype_of(result), (-1, *result.shape[1:])
+
     def stop(self) -> None:
         self._batcher.close()
 
@@ -39,4 +53,4 @@ class ArrayModel(Model):
         return [{"name": "input-0", "datatype": self.datatype, "shape": [-1, -1 if self.width is None else self.width]}]
 
     def get_output_types(self) -> list[dict[str, Any]]:
-        return [{"name": "output-0", "datatype": self.datatype, "shape": [-1]}]
+        return [{"name": OUTPUT, "datatype": self.output_datatype, "shape": list(self.output_shape)}]

@@ -31,6 +31,7 @@ class LightgbmModel(ArrayModel):
         self.width = int(self._booster.num_feature())
         names = self._booster.feature_name()
         self.features = None if names == [f"Column_{index}" for index in range(len(names))] else list(names)
+        self.try_out()
         self.ready = True
         return True
 

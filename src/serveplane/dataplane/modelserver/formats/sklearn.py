@@ -43,6 +43,7 @@ class SklearnModel(ArrayModel):
         self.features = names if names is not None else _column_names(self._estimator)
         self.accepts_missing = bool(getattr(self._estimator, "accepts_missing", False)) or _allows_nan(self._estimator)
         self._call = self._estimator.predict_proba if self._probabilities else self._estimator.predict
+        self.try_out()
         self.ready = True
         return True
 

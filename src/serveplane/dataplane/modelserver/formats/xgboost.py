@@ -34,6 +34,7 @@ class XgboostModel(ArrayModel):
             raise CannotLoad(f"{self._path.name} cannot be loaded by XGBoost {xgboost.__version__}: {first[:300]}") from error
         self.width = int(self._booster.num_features())
         self.features = list(self._booster.feature_names) if self._booster.feature_names else None
+        self.try_out()
         self.ready = True
         return True
 

@@ -1,0 +1,59 @@
+"""Several processes behind one port: each is a whole server, and the kernel deals connections out."""
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from serveplane.clock import SYSTEM, Clock, wait_until
+
+log = logging.getLogger(__name__)
+WORKER = "SERVEPLANE_WORKER"
+SETTLED_SECONDS = 5.0   # a worker that dies sooner than this never worked: the others will not either
+
+
+def is_worker() -> bool:
+    return bool(os.environ.get(WORKER))
+
+
+async def supervise(count: int, grace: float, clock: Clock = SYSTEM) -> int:
+    """Keep `count` workers running until asked to stop; a worker that cannot start ends them all with its exit code."""
+    stop = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stop.set)
+    keepers = [asyncio.create_task(_keep(number, stop, clock, grace), name=f"worker {number}") for number in range(1, count + 1)]
+    codes = await asyncio.gather(*keepers)
+    return next((code for code in codes if code), 0)
+
+
+async def _keep(number: int, stop: asyncio.Event, clock: Clock, grace: float) -> int:
+    while not stop.is_set():
+        began = clock.monotonic()
+        process = await asyncio.create_subprocess_exec(sys.executable, *_again(), env={**os.environ, WORKER: str(number)})
+        code = await _until_end(process, stop, grace)
+        if stop.is_set():
+            return 0
+        log.error("worker %d ended with %d", number, code)
+        if clock.monotonic() - began < SETTLED_SECONDS:
+            stop.set()
+            return code or 1
+    return 0
+
+
+def _again() -> list[str]:
+    """This program's own command line: `-m` for a module, else the script of a user's server."""
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    return ["-m", module.name, *sys.argv[1:]] if module is not None else sys.argv
+
+
+async def _until_end(process: asyncio.subprocess.Process, stop: asyncio.Event, grace: float) -> int:
+    ended, stopped = asyncio.create_task(process.wait()), asyncio.create_task(stop.wait())
+    await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not ended.done():
+        process.send_signal(signal.SIGTERM)
+        over = asyncio.Event()
+        ended.add_done_callback(lambda _: over.set())
+        if not await wait_until(over, grace + 5):
+            process.kill()
+    return await ended
