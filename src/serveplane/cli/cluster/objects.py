@@ -3,6 +3,7 @@ from importlib import resources
 
 import msgspec
 
+from serveplane.api.crds import custom_resource_definitions
 from serveplane.cli import manifests
 from serveplane.embedded.gateway.status import CONTROLLER
 from serveplane.embedded.gateway.watching import INGRESS_CLASS
@@ -13,6 +14,16 @@ DOMAIN = "localhost"
 SETTINGS = "inferenceservice-config"
 GATEWAY = "kserve-ingress-gateway"
 NAMESPACE = "kserve"
+
+
+def installation() -> list[Json]:
+    """What `serveplane manifests` prints. The definitions are made here as the files were: reading two megabytes of
+    YAML would cost seconds."""
+    root = manifests.config_folder()
+    files = [file for file in manifests.files(root / "default") if file.parent != root / "crd"]
+    found = [obj for file in files for obj in yamlio.load_all(file.read_text())]
+    first = [obj for obj in found if obj["kind"] == "Namespace"]
+    return [*first, *custom_resource_definitions(full=True), *(obj for obj in found if obj["kind"] != "Namespace")]
 
 
 def gateway_definitions() -> list[Json]:

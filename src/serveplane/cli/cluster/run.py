@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from serveplane.cli import manifests
 from serveplane.cli.cluster import objects
 from serveplane.cli.cluster.children import NodeProcess
 from serveplane.cli.cluster.folder import ClusterError, Folder, State
@@ -68,8 +67,10 @@ class UpCluster:
         if found:
             self._progress.step(f"ended {found} processes that an earlier run had left")
         stack.push_async_callback(end_leftovers, mark, self._clock)
-        endpoint, client = await self._api_server(stack, before)
+        server, endpoint = await self._api_server(stack, before)
+        client = Client(server.transport(), self._clock)
         self._progress.step(f"API server at {endpoint.url}", "api")
+        await apply_all(client, objects.gateway_definitions(), self._clock)
         await self._controllers(stack, client, endpoint)
         await self._gateway(stack, client, before)
         installing = asyncio.create_task(self._install(client)) if self.options.install else None
@@ -92,15 +93,14 @@ class UpCluster:
 
     # ---- the parts
 
-    async def _api_server(self, stack: contextlib.AsyncExitStack, before: State) -> tuple[Endpoint, Client]:
+    async def _api_server(self, stack: contextlib.AsyncExitStack, before: State) -> tuple[ApiServer, Endpoint]:
         folder = self.options.folder
         server = ApiServer(Store(SqliteLog(folder.store)), self._clock)
         await stack.enter_async_context(server)
         port = _port(self.options.api_port, before.api_port, "API server", "--api-port")
         endpoint = await listen(server, folder.path, HOST, port)
         self.state.api, self.state.api_port = endpoint.url, endpoint.listener.port
-        client = Client(server.transport(), self._clock)
-        return endpoint, client
+        return server, endpoint
 
     async def _controllers(self, stack: contextlib.AsyncExitStack, client: Client, endpoint: Endpoint) -> None:
         ready = asyncio.Event()
@@ -137,9 +137,9 @@ class UpCluster:
         raise ClusterError(f"the node ended with {code}; {self.options.folder.path / 'node.log'} says why")
 
     async def _install(self, client: Client) -> None:
-        shipped = manifests.objects()
+        shipped = objects.installation()
         first = [obj for obj in shipped if obj["kind"] == "Namespace"]
-        await apply_all(client, [*first, *objects.gateway_definitions()], self._clock)
+        await apply_all(client, first, self._clock)
         own = [*objects.classes(), objects.gateway(self.state.gateway_port)]
         if await client.find(Kind("v1", "ConfigMap"), objects.SETTINGS, objects.NAMESPACE) is None:
             own.append(objects.settings())
