@@ -25,6 +25,7 @@ from serveplane.api.model import read
 from serveplane.api.policy import Policy
 from serveplane.api.problem import FieldError, FieldPath
 from serveplane.api.storagecontainer import ClusterStorageContainer
+from serveplane.api.storing import pruned, with_defaults
 from serveplane.api.structure import structure_problems, unknown_fields
 from serveplane.objects import Json
 
@@ -75,6 +76,13 @@ def mutate(obj: Json, context: Context = UNAWARE) -> Json:
 def _is_object(obj: Json) -> bool:
     """A version that is converted before it is looked at is checked after that, when all its fields are there."""
     return isinstance(obj.get("metadata"), dict) and (obj["apiVersion"] == conversion.OLDER or not _structure(obj))
+
+
+def stored(obj: Json, context: Context = UNAWARE) -> Json:
+    """The object as an API server would store it: unknown fields pruned, our defaults and the schema's filled in."""
+    schema = _schema(obj)
+    result: Json = with_defaults(mutate(pruned(obj, schema), context), schema)
+    return result
 
 
 def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> Verdict:

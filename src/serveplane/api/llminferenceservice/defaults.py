@@ -25,6 +25,8 @@ def defaulted(obj: Json, caches: Iterable[CachedModel] = ()) -> Json:
     for pod in _pods(spec):
         if pod.get("containers") is None:
             pod["containers"] = []  # an absent list would wipe the preset's containers when both are merged
+        for container in [*(pod.get("initContainers") or []), *pod["containers"]]:
+            container.setdefault("resources", {})
     _label_group(metadata, spec)
     _label_local_model(metadata, (model or {}).get("uri") or "", caches)
     return result
