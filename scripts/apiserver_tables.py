@@ -54,6 +54,7 @@ def main() -> None:
     (DATA / "openapi.json.xz").write_bytes(
         lzma.compress(json.dumps(_definitions(source), separators=(",", ":")).encode(), preset=9)
     )
+    (DATA / "gotypes.json").write_text(json.dumps(_go_types(source), separators=(",", ":")))
     (DATA / "protobuf.json.xz").write_bytes(
         lzma.compress(json.dumps(_messages(source), separators=(",", ":")).encode(), preset=9)
     )
@@ -134,6 +135,122 @@ def _messages_of(path: Path):
             )
             message[match[6]] = [match[5], full, how]
     return found
+
+
+# --- Go types: which fields are pointers, which are left out when empty. The published OpenAPI does not say so.
+
+STRUCT = re.compile(r"^type (\w+) struct \{$(.*?)^\}$", re.S | re.M)
+ALIAS = re.compile(r"^type (\w+) =? ?([\w.\[\]*]+)$", re.M)
+MEMBER = re.compile(r"^\t(?:(\w+)\s+)?([\w.\[\]*]+)\s+`([^`]*)`", re.M)
+SCALARS = {
+    "string": "s",
+    "bool": "b",
+    "int32": "i",
+    "int64": "I",
+    "int": "I",
+    "float64": "f",
+    "[]byte": "y",
+    "byte": "y",
+    "int16": "i",
+    "uint32": "i",
+}
+SPECIAL = {
+    "resource.Quantity": "q",
+    "intstr.IntOrString": "x",
+    "metav1.Time": "t",
+    "metav1.MicroTime": "T",
+    "metav1.Duration": "d",
+    "runtime.RawExtension": "a",
+    "runtime.Object": "a",
+    "types.UID": "s",
+    "meta.v1.FieldsV1": "a",
+    "apiextensions.v1.JSON": "a",
+    "meta.v1.Time": "t",
+    "meta.v1.MicroTime": "T",
+    "meta.v1.Duration": "d",
+    "apiextensions.v1.JSONSchemaProps": "@apiextensions.v1.JSONSchemaProps",
+    "apiextensions.v1.JSONSchemaPropsOrBool": "a",
+    "apiextensions.v1.JSONSchemaPropsOrArray": "a",
+    "apiextensions.v1.JSONSchemaPropsOrStringArray": "a",
+}
+IMPORTS = {
+    "metav1": "meta.v1",
+    "v1": "core.v1",
+    "corev1": "core.v1",
+    "apiv1": "core.v1",
+    "authenticationv1": "authentication.v1",
+}
+
+
+def _go_types(source: Path):
+    """Struct name -> JSON field -> 'flags:type'. Flags: p pointer, o omitempty, z omitzero, i inlined."""
+    texts = dict(_go_sources(source))
+    aliases = {
+        f"{package}.{name}": (package, kind) for package, text in texts.items() for name, kind in ALIAS.findall(text)
+    }
+    found = {}
+    for package, text in texts.items():
+        for name, body in STRUCT.findall(text):
+            fields = {}
+            for member, kind, tag in MEMBER.findall(body):
+                label = re.search(r'json:"([^"]*)"', tag)
+                if not label or label[1] == "-":
+                    continue
+                json_name, *options = label[1].split(",")
+                flags = (
+                    "p" * kind.startswith("*")
+                    + "o" * ("omitempty" in options)
+                    + "z" * ("omitzero" in options)
+                    + "i" * ("inline" in options)
+                )
+                fields[json_name or member or kind.split(".")[-1]] = (
+                    f"{flags}:{_go_type(kind.lstrip('*'), package, aliases)}"
+                )
+            found[f"{package}.{name}"] = fields
+    return {name: {field: _resolved(kind, found) for field, kind in fields.items()} for name, fields in found.items()}
+
+
+def _resolved(kind: str, known) -> str:
+    """`v1` is the core package in some files and the meta package in others; structs without fields are anything."""
+    flags, at, name = kind.partition("@")
+    if not at or name in known:
+        return kind
+    other = name.replace("core.v1.", "meta.v1.")
+    return f"{flags}@{other}" if other in known else f"{flags}a"
+
+
+def _go_sources(source: Path):
+    for root, pattern in (
+        ("api", "*/v*/types.go"),
+        ("apimachinery", "pkg/apis/meta/v1/types.go"),
+        ("apiextensions-apiserver", "pkg/apis/apiextensions/v1/types*.go"),
+    ):
+        grouped = {}
+        for path in sorted(_module(source, root).glob(pattern)):
+            version = path.parent.name
+            if not re.search("alpha|beta", version):
+                grouped.setdefault(f"{path.parent.parent.name}.{version}", []).append(path.read_text())
+        for package, texts in grouped.items():
+            yield package, "\n".join(texts)
+
+
+def _go_type(kind: str, package: str, aliases) -> str:
+    kind = kind.lstrip("*")
+    if kind in SCALARS:
+        return SCALARS[kind]
+    if kind.startswith("[]"):
+        return "[" + _go_type(kind[2:], package, aliases)
+    if match := re.match(r"map\[[\w.]+\](.*)", kind):
+        return "{" + _go_type(match[1], package, aliases)
+    if kind in SPECIAL:
+        return SPECIAL[kind]
+    prefix, _, name = kind.rpartition(".")
+    full = f"{IMPORTS.get(prefix, prefix) if prefix else package}.{name}"
+    if full in SPECIAL:
+        return SPECIAL[full]
+    if full in aliases:
+        return _go_type(aliases[full][1], aliases[full][0], aliases)
+    return "@" + full
 
 
 if __name__ == "__main__":

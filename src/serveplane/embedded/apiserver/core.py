@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING
 
 from serveplane.clock import Clock
 from serveplane.embedded.apiserver.admission.chain import Admission
+from serveplane.embedded.apiserver.auth.authenticate import Authenticator
+from serveplane.embedded.apiserver.auth.rbac import Authorizer
+from serveplane.embedded.apiserver.auth.tokens import Signer
 from serveplane.embedded.apiserver.convert import Converter
 from serveplane.embedded.apiserver.crd.registrar import Registrar
 from serveplane.embedded.apiserver.deleting import Deleting
 from serveplane.embedded.apiserver.kinds.kinds import Kinds
+from serveplane.embedded.apiserver.nodes import Nodes
+from serveplane.embedded.apiserver.openapi import OpenApi
 from serveplane.embedded.apiserver.resources import Registry, Resource
 from serveplane.embedded.apiserver.watching import wait
 from serveplane.embedded.apiserver.webhooks import Webhooks
@@ -26,12 +31,16 @@ class Core:
         self.clock = clock
         self.log = logging.getLogger("serveplane.apiserver")
         self.registry = Registry()
+        self.openapi = OpenApi(self.registry)
         self.convert = Converter(self)
         self.deleting = Deleting()
         self.kinds = Kinds()
         self.admission = Admission(self)
         self.webhooks = Webhooks(self)
         self.registrar = Registrar(self)
+        self.nodes = Nodes(clock)
+        self.authorizer = Authorizer(self)
+        self.authenticator = Authenticator(self, Signer())
         self._served_once: set[tuple[str, str]] = set()
 
     # --- admission

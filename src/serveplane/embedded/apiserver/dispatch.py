@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import discovery, errors, patching, reading, subresources, watching, writing
+from serveplane.embedded.apiserver.auth import rbac
+from serveplane.embedded.apiserver.auth.rbac import Attributes
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 
@@ -20,6 +22,30 @@ def verb(request: Request) -> str:
     if found == "get" and request.flag("watch") and not request.target.subresource:
         return "watch"
     return "deletecollection" if found == "delete" and not request.target.name else found
+
+
+def authorize(core: "Core", request: Request) -> None:
+    """Raise unless RBAC lets the user do this."""
+    target, user = request.target, request.user
+    if rbac.MASTERS in user.groups:
+        return
+    if not target.resource:
+        wanted = _VERBS.get(request.method, request.method.lower())
+        if not core.authorizer.allows(Attributes(user, wanted, path=request.path)):
+            raise errors.forbidden_path(user.name, wanted, request.path)
+        return
+    asked = Attributes(
+        user, verb(request), target.group, target.resource, target.subresource, target.namespace, target.name
+    )
+    if not core.authorizer.allows(asked):
+        raise _forbidden(request, asked)
+
+
+def _forbidden(request: Request, asked: Attributes) -> errors.Refusal:
+    what = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'User "{asked.user.name}" cannot {asked.verb} resource "{what}" in API group "{asked.group}" {where}'
+    return errors.forbidden(asked.resource, asked.group, asked.name, why)
 
 
 async def resource_answer(core: "Core", request: Request) -> Answer:
@@ -66,6 +92,10 @@ def _one_name(request: Request) -> Request:
 
 
 def discovery_answer(core: "Core", request: Request) -> Answer:
+    if request.path.startswith("/openapi/v3") and request.method == "GET":
+        return core.openapi.answer(request)
+    if request.path == "/openapi/v2":  # clients fall back to v3, or do without
+        raise errors.not_acceptable("application/json")
     found = discovery.answer(core.registry, request) if request.method in ("GET", "HEAD") else None
     if found is None:
         raise errors.no_such_path()

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serveplane import http
+from serveplane.embedded.apiserver import bootstrap
+from serveplane.embedded.apiserver.auth.tokens import Signer
 from serveplane.embedded.apiserver.pki import SERVER_NAMES, Authority, Pair, write_private
 from serveplane.objects import Json, yamlio
 
@@ -39,7 +41,10 @@ async def listen(server: "ApiServer", folder: Path, host: str = "127.0.0.1", por
     )
     admin = authority.issue("admin", "kubernetes-admin", ["system:masters"])
     tls = http.TlsConfig(serving.certificate, serving.key, client_ca=authority.pair.certificate)
+    server.core.nodes.trust(authority)
+    server.core.authenticator.signer = Signer(folder / "pki" / "sa.key")
     listener = await server.serve(host, port, tls)
+    await bootstrap.announce(server.core, host, listener.port)
     url = f"https://{host}:{listener.port}"
     config = kubeconfig(url, authority.certificate, certificate=admin)
     write_private(folder / "kubeconfig", yamlio.dump(config).encode())

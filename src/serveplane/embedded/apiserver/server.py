@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from serveplane import http
 from serveplane.clock import SYSTEM, Clock
 from serveplane.embedded.apiserver import bootstrap, dispatch, errors, health
+from serveplane.embedded.apiserver.auth.aggregation import Aggregation
 from serveplane.embedded.apiserver.body import LIMIT
 from serveplane.embedded.apiserver.core import Core
 from serveplane.embedded.apiserver.gc import GarbageCollector
@@ -15,6 +16,15 @@ from serveplane.embedded.apiserver.paths import parse_target
 from serveplane.embedded.apiserver.request import ADMIN, ANONYMOUS, Answer, Request, User, parse_query
 from serveplane.embedded.store import LogError, Store
 from serveplane.kube.transport import InProcessTransport
+
+
+class _Work(Protocol):
+    """A loop of the server itself: it looks at everything once, then at what changes."""
+
+    def start(self) -> None: ...
+
+    async def run(self) -> None: ...
+
 
 Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
 
@@ -30,8 +40,12 @@ class ApiServer:
         self.store = store or Store()
         self.clock = clock
         self.core = Core(self.store, clock)
-        self._collector = GarbageCollector(self.core)
-        self._namespaces = NamespaceController(self.core)
+        self._work: tuple[_Work, ...] = (
+            self.core.registrar,
+            GarbageCollector(self.core),
+            NamespaceController(self.core),
+            Aggregation(self.core),
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[http.Server] = []
 
@@ -39,7 +53,7 @@ class ApiServer:
 
     async def start(self) -> None:
         await bootstrap.prepare(self.core)
-        for work in (self.core.registrar, self._collector, self._namespaces):
+        for work in self._work:
             work.start()
             self._tasks.append(asyncio.create_task(work.run(), name=type(work).__name__))
 
@@ -50,6 +64,8 @@ class ApiServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await self.core.webhooks.close()
+        await self.core.nodes.close()
         self.store.close()
 
     async def __aenter__(self) -> Self:
@@ -84,15 +100,21 @@ class ApiServer:
         except http.PayloadTooLarge:
             refusal = errors.too_large(LIMIT)
             return http.Response(refusal.code, [("Content-Type", "application/json")], errors.encoded(refusal.status()))
-        user = self._peer(request)
-        status, answered, content = await self.handle(request.method, request.path, request.query, headers, body, user)
+        peer = request.peer
+        status, answered, content = await self.handle(
+            request.method, request.path, request.query, headers, body, peer=peer
+        )
         return http.Response(status, list(answered.items()), content)
 
-    def _peer(self, request: http.Request) -> User | None:
-        return ADMIN
-
     async def handle(
-        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, user: User | None = None
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        user: User | None = None,
+        peer: http.Peer | None = None,
     ) -> Reply:
         """Answer one request. `user` is given where the caller is known already; else credentials are read off the headers."""
         lowered = (
@@ -102,6 +124,8 @@ class ApiServer:
         )
         request = Request(method, path, parse_query(query), lowered, body, user or ANONYMOUS)
         try:
+            if user is None:
+                request.user = self.core.authenticator.user(lowered, peer)
             answer = await self._answer(request)
         except errors.Refusal as refusal:
             answer = _refused(refusal)
@@ -113,12 +137,14 @@ class ApiServer:
         return answer.status, _headers(answer, request), answer.body
 
     async def _answer(self, request: Request) -> Answer:
+        target = parse_target(request.path)
+        if target is not None:
+            request.target = target
+        dispatch.authorize(self.core, request)
         if request.path in health.PATHS or request.path.startswith(health.PREFIXES):
             return health.answer(request)
-        target = parse_target(request.path)
         if target is None:
             return dispatch.discovery_answer(self.core, request)
-        request.target = target
         return await dispatch.resource_answer(self.core, request)
 
 

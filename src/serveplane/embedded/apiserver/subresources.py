@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver import errors, patching, reading, writing
+from serveplane.embedded.apiserver import accounts, errors, patching, pods, reading, scale, writing
+from serveplane.embedded.apiserver.auth import reviews
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 
@@ -11,9 +12,15 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 Handler = Callable[["Core", Request, Resource], Awaitable[Answer]]
-REVIEWS: dict[tuple[str, str], Handler] = {}
+REVIEWS: dict[tuple[str, str], Handler] = {**reviews.REVIEWS, ("", "bindings"): pods.binding}
 """Resources that are only ever sent, by (group, plural)."""
-SPECIAL: dict[tuple[str, str], Handler] = {}
+SPECIAL: dict[tuple[str, str], Handler] = {
+    ("", "scale"): scale.scale,
+    ("pods", "binding"): pods.binding,
+    ("pods", "eviction"): pods.eviction,
+    ("pods", "log"): pods.log,
+    ("serviceaccounts", "token"): accounts.token,
+}
 """Subresources with a handler of their own, by (bucket, subresource); an empty bucket stands for all."""
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver.admission import lifecycle
+from serveplane.embedded.apiserver.admission import lifecycle, pods, storage
+from serveplane.embedded.apiserver.auth import escalation
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
@@ -15,9 +16,11 @@ class Admission:
 
     async def mutate(self, write: "Write") -> None:
         lifecycle.check(self._core, write)
+        pods.mutate(self._core, write)
+        storage.mutate(self._core, write)
 
     async def validate(self, write: "Write") -> None:
-        return None
+        escalation.check(self._core, write)
 
     async def delete(self, write: "Write") -> None:
         lifecycle.check_delete(write)

@@ -1,8 +1,11 @@
-"""Kubernetes' own kinds."""
+"""Kubernetes' own kinds: canonical form, what the server alone sets, and which changes count as a new generation."""
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.errors import Cause
+from serveplane.embedded.apiserver.kinds import codec, strategies, validation
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
 
@@ -10,30 +13,82 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
     from serveplane.embedded.apiserver.writing import Write
 
+STATUS_ON_CREATE = frozenset({"nodes", "leases.coordination.k8s.io", "csinodes.storage.k8s.io"})
+"""Kinds whose creator may set the status."""
+WITH_GENERATION = frozenset(
+    {
+        "pods",
+        "deployments.apps",
+        "replicasets.apps",
+        "statefulsets.apps",
+        "daemonsets.apps",
+        "jobs.batch",
+        "cronjobs.batch",
+        "poddisruptionbudgets.policy",
+        "networkpolicies.networking.k8s.io",
+        "ingresses.networking.k8s.io",
+        "ingressclasses.networking.k8s.io",
+        "replicationcontrollers",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "endpointslices.discovery.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "priorityclasses.scheduling.k8s.io",
+    }
+)
+WHOLE = frozenset(
+    {
+        "endpointslices.discovery.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    }
+)
+"""Kinds without a spec: any change counts."""
+
 
 def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
-    return value
+    struct = codec.struct_for(resource.group, resource.version, resource.kind)
+    if struct is None:
+        return value
+    walk = codec.Walk()
+    try:
+        out = struct.decode(value, walk, "")
+    except codec.WrongType as error:
+        raise errors.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from None
+    problems += [f'unknown field "{path}"' for path in walk.unknown]
+    return out
+
+
+@cache
+def _zero(group: str, version: str, kind: str) -> Json:
+    struct = codec.struct_for(group, version, kind)
+    return struct.zero() if struct else {}
 
 
 def empty(resource: Resource) -> Json:
-    return {}
+    return _zero(resource.group, resource.version, resource.kind)
 
 
 def prepare_create(core: "Core", resource: Resource, value: Json) -> None:
-    if "status" in resource.subresources and resource.bucket not in ("nodes",):
-        value.pop("status", None)
-    if resource.bucket == "pods":
-        value["status"] = {"phase": "Pending"}
-    if resource.bucket == "namespaces":
-        value.setdefault("spec", {})["finalizers"] = ["kubernetes"]
-        value["status"] = {"phase": "Active"}
-        value["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = value["metadata"].get("name", "")
-    if "spec" in value:
+    if "status" in resource.subresources and resource.bucket not in STATUS_ON_CREATE:
+        zero = empty(resource).get("status")
+        if zero is None:
+            value.pop("status", None)
+        else:
+            value["status"] = dict(zero)
+    if resource.bucket in WITH_GENERATION:
         value["metadata"]["generation"] = 1
+    else:
+        value["metadata"].pop("generation", None)
+    strategies.on_create(core, resource, value)
 
 
 def prepare_update(core: "Core", write: "Write") -> None:
-    value, live = write.value, write.live
+    value, live, resource = write.value, write.live, write.resource
     if write.subresource == "status":
         kept = {key: item for key, item in live.items() if key not in ("metadata", "status")}
         write.value = {
@@ -42,13 +97,20 @@ def prepare_update(core: "Core", write: "Write") -> None:
             **({"status": value["status"]} if "status" in value else {}),
         }
         return
-    if "status" in write.resource.subresources:
+    if "status" in resource.subresources and write.subresource not in strategies.STATUS_WRITERS:
         value.pop("status", None)
         if "status" in live:
             value["status"] = live["status"]
-    if value.get("spec") != live.get("spec") and "generation" in live["metadata"]:
-        value["metadata"]["generation"] = live["metadata"]["generation"] + 1
+    strategies.on_update(core, write)
+    if resource.bucket in WITH_GENERATION and _intent(resource, value) != _intent(resource, live):
+        value["metadata"]["generation"] = live["metadata"].get("generation", 0) + 1
+
+
+def _intent(resource: Resource, value: Json) -> object:
+    if resource.bucket in WHOLE:
+        return {key: item for key, item in value.items() if key not in ("metadata", "status")}
+    return value.get("spec")
 
 
 def problems(core: "Core", write: "Write") -> list[Cause]:
-    return []
+    return list(validation.problems(core, write))

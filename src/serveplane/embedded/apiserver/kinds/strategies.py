@@ -1,0 +1,200 @@
+"""What only the server sets, kind by kind: addresses of Services, selectors of Jobs, phases, labels."""
+
+import hashlib
+import ipaddress
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.kinds.qos import quality
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.objects import Json
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+    from serveplane.embedded.apiserver.writing import Write
+
+STATUS_WRITERS = frozenset({"status", "binding", "finalize", "eviction"})
+SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/12")
+NODE_PORTS = range(30000, 32768)
+Create = Callable[["Core", Resource, Json], None]
+Update = Callable[["Core", "Write"], None]
+
+
+def on_create(core: "Core", resource: Resource, value: Json) -> None:
+    step = _CREATE.get(resource.bucket)
+    if step is not None:
+        step(core, resource, value)
+
+
+def on_update(core: "Core", write: "Write") -> None:
+    step = _UPDATE.get(write.resource.bucket)
+    if step is not None:
+        step(core, write)
+
+
+def _pod(core: "Core", resource: Resource, value: Json) -> None:
+    value["status"] = {"phase": "Pending", "qosClass": quality(value["spec"])}
+
+
+def _namespace(core: "Core", resource: Resource, value: Json) -> None:
+    value["status"] = {"phase": "Active"}
+    finalizers = value["spec"].setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    name = value["metadata"].get("name") or ""
+    value["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+
+def _pending(core: "Core", resource: Resource, value: Json) -> None:
+    value["status"] = {"phase": "Pending"}
+
+
+def _job(core: "Core", resource: Resource, value: Json) -> None:
+    """A Job's pods are told apart by its uid, unless the author took that on."""
+    spec, uid = value["spec"], value["metadata"]["uid"]
+    if spec.get("manualSelector"):
+        return
+    name = value["metadata"].get("name") or ""
+    marks = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    for key, mark in marks.items():
+        labels.setdefault(key, mark)
+    spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault("batch.kubernetes.io/controller-uid", uid)
+
+
+def _service(core: "Core", resource: Resource, value: Json) -> None:
+    spec = value["spec"]
+    value["status"] = {"loadBalancer": {}}
+    if spec["type"] == "ExternalName":
+        return
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec["internalTrafficPolicy"] = spec.get("internalTrafficPolicy", "Cluster")
+    _assign_address(core, value)
+    _assign_node_ports(core, value)
+
+
+def _assign_address(core: "Core", value: Json) -> None:
+    spec = value["spec"]
+    address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or []), "")
+    if not address:
+        address = free_address(core, value["metadata"]["uid"])
+    elif address != "None":
+        _check_address(core, value, address)
+    spec["clusterIP"], spec["clusterIPs"] = address, [address]
+
+
+def _check_address(core: "Core", value: Json, address: str) -> None:
+    if address in used_addresses(core):
+        at = (
+            f'Invalid value: []string{{"{address}"}}: failed to allocate IP {address}: provided IP is already allocated'
+        )
+        raise errors.invalid(
+            "Service", "", value["metadata"].get("name", ""), [errors.Cause("FieldValueInvalid", at, "spec.clusterIPs")]
+        )
+
+
+def used_addresses(core: "Core") -> set[str]:
+    return {(record.value().get("spec") or {}).get("clusterIP", "") for record in core.store.records("services")}
+
+
+def free_address(core: "Core", seed: str) -> str:
+    """An address nobody has: where to start is taken from the uid, so a simulated run gives the same ones again."""
+    size = SERVICE_NETWORK.num_addresses
+    start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % size
+    used = used_addresses(core)
+    for step in range(size):
+        number = (start + step) % size
+        address = str(SERVICE_NETWORK[number])
+        if number > 256 and number < size - 1 and address not in used:
+            return address
+    raise errors.internal("failed to allocate a serviceIP: range is full")
+
+
+def _assign_node_ports(core: "Core", value: Json) -> None:
+    spec = value["spec"]
+    if spec["type"] not in ("NodePort", "LoadBalancer") or spec.get("allocateLoadBalancerNodePorts") is False:
+        return
+    own = value["metadata"]["uid"]
+    used = {
+        port.get("nodePort")
+        for record in core.store.records("services")
+        for service in [record.value()]
+        if service["metadata"]["uid"] != own
+        for port in (service.get("spec") or {}).get("ports") or ()
+    }
+    for port in spec.get("ports") or ():
+        if not port.get("nodePort"):
+            start = int(core.clock.random() * len(NODE_PORTS))
+            port["nodePort"] = next(
+                number for number in (*NODE_PORTS[start:], *NODE_PORTS[:start]) if number not in used
+            )
+        used.add(port["nodePort"])
+
+
+def _service_update(core: "Core", write: "Write") -> None:
+    """Addresses and ports stay unless the type changes; a client need not repeat them."""
+    spec, old = write.value["spec"], write.live["spec"]
+    if spec["type"] == "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if old.get("type") != "ExternalName":
+                spec.pop(field, None)
+        return
+    for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"):
+        if field not in spec and field in old:
+            spec[field] = old[field]
+    if old.get("type") == "ExternalName" or not spec.get("clusterIP"):
+        _service(core, write.resource, write.value)
+        write.value["status"] = write.live.get("status", {})
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        known = {(port.get("protocol"), port["port"]): port.get("nodePort") for port in old.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            if not port.get("nodePort") and known.get((port.get("protocol"), port["port"])):
+                port["nodePort"] = known[port.get("protocol"), port["port"]]
+        _assign_node_ports(core, write.value)
+
+
+def _namespace_update(core: "Core", write: "Write") -> None:
+    """Only `finalize` touches a namespace's own finalizers."""
+    if write.subresource != "finalize":
+        write.value["spec"] = write.live.get("spec", {})
+
+
+def _secret_update(core: "Core", write: "Write") -> None:
+    write.value.setdefault("type", write.live.get("type", "Opaque"))
+
+
+def fold_string_data(value: Json) -> None:
+    """`stringData` is a convenience for writers: it ends up in `data`."""
+    import base64
+
+    extra = value.pop("stringData", None)
+    if extra:
+        data = value.get("data") or {}
+        value["data"] = {**data, **{key: base64.b64encode(text.encode()).decode() for key, text in extra.items()}}
+
+
+def _secret(core: "Core", resource: Resource, value: Json) -> None:
+    fold_string_data(value)
+
+
+def _secret_changed(core: "Core", write: "Write") -> None:
+    fold_string_data(write.value)
+
+
+_CREATE: dict[str, Create] = {
+    "pods": _pod,
+    "namespaces": _namespace,
+    "persistentvolumes": _pending,
+    "persistentvolumeclaims": _pending,
+    "jobs.batch": _job,
+    "services": _service,
+    "secrets": _secret,
+}
+_UPDATE: dict[str, Update] = {"services": _service_update, "namespaces": _namespace_update, "secrets": _secret_changed}

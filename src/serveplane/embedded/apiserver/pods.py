@@ -1,0 +1,195 @@
+"""What only pods have: binding to a node, eviction, logs."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from serveplane import http
+from serveplane.clock import timestamp
+from serveplane.embedded.apiserver import body, errors
+from serveplane.embedded.apiserver.deleting import Options
+from serveplane.embedded.apiserver.reading import found
+from serveplane.embedded.apiserver.request import Answer, Request
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.apiserver.writing import now
+from serveplane.embedded.store import Conflict, Key
+from serveplane.objects import Json, selectors
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+LOG_OPTIONS = ("follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes")
+BUDGETS = "poddisruptionbudgets.policy"
+
+
+async def binding(core: "Core", request: Request, resource: Resource) -> Answer:
+    """The scheduler's decision: a pod gets its node, once."""
+    value = body.decoded(request)
+    name = request.target.name or (value.get("metadata") or {}).get("name", "")
+    node = (value.get("target") or {}).get("name", "")
+    if not node:
+        cause = errors.Cause("FieldValueRequired", "Required value", "target.name")
+        raise errors.invalid("Binding", "", name, [cause])
+    pods = core.stored_resource("pods")
+    assert pods is not None
+    record = found(core, pods, request.target.namespace, name)
+    pod = record.value()
+    if "deletionTimestamp" in pod["metadata"]:
+        raise errors.conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if pod["spec"].get("nodeName"):
+        raise errors.conflict(
+            "pods/binding", "", name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+        )
+    annotations = (value.get("metadata") or {}).get("annotations") or {}
+    if not request.dry_run:
+        await core.adjust(pods, record, lambda live: _bind(core, live, node, annotations))
+    return Answer(201, errors.encoded({**errors.success(), "code": 201}))
+
+
+def _bind(core: "Core", live: Json, node: str, annotations: Json) -> None:
+    live["spec"]["nodeName"] = node
+    if annotations:
+        live["metadata"]["annotations"] = {**(live["metadata"].get("annotations") or {}), **annotations}
+    conditions = [one for one in live["status"].get("conditions") or () if one["type"] != "PodScheduled"]
+    conditions.append(
+        {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now(core)}
+    )
+    live["status"]["conditions"] = conditions
+
+
+async def eviction(core: "Core", request: Request, resource: Resource) -> Answer:
+    """A deletion that asks the disruption budgets first."""
+    value = body.decoded(request)
+    options = value.get("deleteOptions") or {}
+    record = found(core, resource, request.target.namespace, request.target.name)
+    pod = record.value()
+    if (pod["status"].get("phase") or "Pending") not in (
+        "Pending",
+        "Succeeded",
+        "Failed",
+    ) and "deletionTimestamp" not in pod["metadata"]:
+        await _take_from_budget(core, pod)
+    preconditions = options.get("preconditions") or {}
+    chosen = Options(
+        options.get("gracePeriodSeconds"),
+        options.get("propagationPolicy") or "",
+        preconditions.get("uid") or "",
+        preconditions.get("resourceVersion") or "",
+        request.dry_run or options.get("dryRun") == ["All"],
+    )
+    try:
+        await core.deleting.delete_record(core, request, resource, record, chosen)
+    except Conflict:
+        raise errors.conflict("pods", "", request.target.name) from None
+    return Answer(201, errors.encoded({**errors.success(), "code": 201}))
+
+
+async def _take_from_budget(core: "Core", pod: Json) -> None:
+    namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels")
+    budgets = [
+        record
+        for record in core.store.records(BUDGETS, namespace)
+        if selectors.from_selector((record.value().get("spec") or {}).get("selector")).matches(labels)
+    ]
+    if len(budgets) > 1:
+        raise errors.internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    for record in budgets:
+        value = record.value()
+        status = value.get("status") or {}
+        if status.get("disruptionsAllowed", 0) <= 0:
+            raise _over_budget(value)
+        resource = core.stored_resource(BUDGETS)
+        assert resource is not None
+        await core.adjust(resource, record, lambda live: _spend(core, live, pod["metadata"]["name"]))
+
+
+def _spend(core: "Core", live: Json, pod: str) -> None:
+    live["status"]["disruptionsAllowed"] -= 1
+    live["status"].setdefault("disruptedPods", {})[pod] = timestamp(core.clock.now())
+
+
+def _over_budget(value: Json) -> errors.Refusal:
+    status = value.get("status") or {}
+    told = (
+        f"The disruption budget {value['metadata']['name']} needs {status.get('desiredHealthy', 0)} healthy pods and has "
+        f"{status.get('currentHealthy', 0)} currently"
+    )
+    details = {"causes": [{"reason": "DisruptionBudget", "message": told}]}
+    return errors.Refusal(
+        429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", details
+    )
+
+
+async def log(core: "Core", request: Request, resource: Resource) -> Answer:
+    """Fetched from the pod's node, as a kubelet offers it."""
+    pod = found(core, resource, request.target.namespace, request.target.name).value()
+    container = _container(pod, request.query.get("container", ""))
+    if not pod["spec"].get("nodeName"):
+        return Answer(200, b"", "text/plain")
+    host, port = node_address(core, pod["spec"]["nodeName"])
+    options = urlencode({name: request.query[name] for name in LOG_OPTIONS if name in request.query})
+    where = "/".join(
+        quote(part, safe="") for part in (pod["metadata"]["namespace"], pod["metadata"]["name"], container)
+    )
+    url = f"https://{host}:{port}/containerLogs/{where}" + (f"?{options}" if options else "")
+    try:
+        response = await core.nodes.request("GET", url, timeout=http.Timeouts(10, None, None))
+    except (http.HttpError, OSError) as error:
+        raise errors.internal(f'Get "{url}": {error}') from None
+    if response.status != 200:
+        text = (await response.read()).decode(errors="replace").strip()
+        raise errors.Refusal(
+            response.status if response.status in (400, 404) else 500,
+            {400: "BadRequest", 404: "NotFound"}.get(response.status, "InternalError"),
+            text or "the node gave no log",
+        )
+    if request.flag("follow"):
+        return Answer(200, _streamed(response), "text/plain")
+    return Answer(200, await response.read(), "text/plain")
+
+
+async def _streamed(response: http.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for part in response.stream():
+            yield part
+    finally:
+        await response.close()
+
+
+def _container(pod: Json, asked: str) -> str:
+    spec, name = pod["spec"], pod["metadata"]["name"]
+    listed = [
+        one["name"]
+        for field in ("containers", "initContainers", "ephemeralContainers")
+        for one in spec.get(field) or ()
+    ]
+    if asked:
+        if asked not in listed:
+            raise errors.bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    main = [one["name"] for one in spec["containers"]]
+    if len(main) == 1:
+        return str(main[0])
+    init = (
+        f" or one of the init containers: [{' '.join(one['name'] for one in spec['initContainers'])}]"
+        if spec.get("initContainers")
+        else ""
+    )
+    raise errors.bad_request(
+        f"a container name must be specified for pod {name}, choose one of: [{' '.join(main)}]{init}"
+    )
+
+
+def node_address(core: "Core", name: str) -> tuple[str, int]:
+    record = core.store.get("nodes", Key("", name))
+    if record is None:
+        raise errors.internal(f'nodes "{name}" not found')
+    status = record.value().get("status") or {}
+    addresses = {entry["type"]: entry["address"] for entry in status.get("addresses") or ()}
+    host = addresses.get("InternalIP") or addresses.get("Hostname")
+    if not host:
+        raise errors.internal(f"no preferred addresses found; known addresses: {list(addresses)}")
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 10250
+    return (f"[{host}]" if ":" in host else host), port
