@@ -16,7 +16,7 @@ from tests.testbed.install.conftest import Run
 pytestmark = pytest.mark.testbed
 ISVCS = "/apis/serving.kserve.io/v1beta1/namespaces/default/inferenceservices"
 LEASE = {"lease-duration": "3s", "renew-deadline": "2s", "retry-period": "0.5s"}
-SHORT_LEASE = ("--leader-elect", *(f"--leader-election-{name}={value}" for name, value in LEASE.items()))
+SHORT_LEASE = ("--leader-elect", *(f"--leader-elect-{name}={value}" for name, value in LEASE.items()))
 
 
 def service(name: str, **model: object) -> Json:
