@@ -22,6 +22,14 @@ class Difference(NamedTuple):
         return f"{self.part}: {self.where}: {self.path}: expected {_short(self.expected)}, found {_short(self.found)}"
 
 
+class Differs(AssertionError):
+    """A case came out differently; each problem is one line."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n" + "\n".join(problems))
+        self.problems = problems
+
+
 def differences(expected: Observation, found: Observation) -> list[Difference]:
     return [difference for part in PARTS for difference in _of_part(part, expected.get(part, []), found.get(part, []))]
 
@@ -57,11 +65,19 @@ def _of_value(path: str, expected: Any, found: Any) -> Iterator[tuple[str, Any, 
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in sorted(expected.keys() | found.keys()):
             yield from _of_value(f"{path}.{key}" if path else key, expected.get(key, ABSENT), found.get(key, ABSENT))
+    elif _are_conditions(expected) and _are_conditions(found):      # told apart by type, so that one more does not shift the rest
+        wanted, got = ({condition["type"]: condition for condition in conditions} for conditions in (expected, found))
+        for kind in sorted(wanted.keys() | got.keys()):
+            yield from _of_value(f"{path}.{kind}", wanted.get(kind, ABSENT), got.get(kind, ABSENT))
     elif isinstance(expected, list) and isinstance(found, list):
         for n in range(max(len(expected), len(found))):
             yield from _of_value(f"{path}[{n}]", expected[n] if n < len(expected) else ABSENT, found[n] if n < len(found) else ABSENT)
     elif expected != found:
         yield path, expected, found
+
+
+def _are_conditions(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and {"type", "status"} <= item.keys() for item in value)
 
 
 def _short(value: Any) -> str:

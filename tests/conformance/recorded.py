@@ -5,6 +5,7 @@ those after the steps before are in `after-1`, `after-2` … The README beside t
 """
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +58,14 @@ class Case:
                 for file, folder in zip(files, folders, strict=True)]
 
     @property
+    def accounts(self) -> set[str]:
+        """ServiceAccounts that the case speaks of but does not bring: the cases were recorded on a server that did not ask for them."""
+        if self.area == "llmisvc":         # there the controller makes them
+            return set()
+        brought = {obj["metadata"]["name"] for step in self.steps for obj in step.objects if obj["kind"] == "ServiceAccount"}
+        return set(_named(self.steps, "serviceAccountName")) - brought - {"default"}
+
+    @property
     def is_refused(self) -> bool:
         """Whether the API refused the last request."""
         return (self.folder / "rejected.txt").exists()
@@ -68,6 +77,21 @@ class Case:
 
 def cases() -> list[Case]:
     return [Case(folder) for folder in sorted(GOLDEN.glob("*/*")) if (folder / "input.yaml").exists() or (folder / "step-1.yaml").exists()]
+
+
+def _named(value: Any, field: str) -> Iterator[str]:
+    """Every text under a field of that name, however deep."""
+    if isinstance(value, Step):
+        yield from _named(value.objects, field)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _named(inner, field)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key == field and isinstance(inner, str):
+                yield inner
+            else:
+                yield from _named(inner, field)
 
 
 def _number(step: Path) -> int:

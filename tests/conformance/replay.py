@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conformance.compare import Difference, differences
-from tests.conformance.deviations import REFUSED_BY_US, comparable, is_meant
+from tests.conformance.deviations import REFUSED_BY_US, broken_promises, comparable, is_meant
 from tests.conformance.observe import Eye, Mirror
 from tests.conformance.recorded import Case, Observation, Step
 from tests.kit.api import Api, Refused
@@ -55,6 +55,10 @@ class Player:
     async def _open_namespace(self) -> None:
         await self._api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._case.name}})
         await eventually(lambda: self._mirror.find("ServiceAccount", self._case.name, "default", "v1"))
+        for name in self._case.accounts:
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+            await self._api.create(account, self._case.name)
+            self._eye.applied["ServiceAccount", self._case.name, name] = account
 
     async def _do(self, step: Step) -> None:
         for obj in step.objects:
@@ -77,7 +81,7 @@ class Player:
         """A refusal ends a case of one step; in others it is one event among several."""
         return bool(self._refusals) and len(self._case.steps) == 1
 
-    async def _judge(self, expected: Observation) -> list[Difference]:
+    async def _judge(self, expected: Observation) -> list[Difference | str]:
         """Watch until the outcome is as recorded and stays so, or differs and nothing happens any more."""
         clock = asyncio.get_running_loop().time
         began = changed = clock()
@@ -91,11 +95,11 @@ class Player:
             if await self._mirror.change(self._case.name, min(patience, 0.5)):
                 changed = clock()
 
-    def _problems(self, expected: Observation, found: Observation) -> list[Difference]:
+    def _problems(self, expected: Observation, found: Observation) -> list[Difference | str]:
         wanted, got = comparable(expected, found)
         problems = [difference for difference in differences(wanted, got) if not is_meant(self._case, difference)]
         stale = (Difference("status", f"InferenceService/{name}", "observedGeneration", "its own", "another") for name in self._eye.stale())
-        return [*problems, *stale]
+        return [*problems, *stale, *broken_promises(self._case, found)]
 
     def _refusal_problems(self) -> list[str]:
         wanted = self._case.is_refused or str(self._case) in REFUSED_BY_US

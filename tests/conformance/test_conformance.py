@@ -11,6 +11,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from tests.conformance.compare import Differs
 from tests.conformance.recorded import GOLDEN, Case, cases
 from tests.conformance.replay import Result, replay
 from tests.kit.api import Api, documents, install
@@ -91,4 +92,5 @@ async def put_baseline(testbed: Testbed) -> None:
 @pytest.mark.parametrize("case", parameters())
 def test_outcome_is_as_recorded(case: Case, replayed: Replay) -> None:
     problems = replayed.results[case].result(SECONDS).problems
-    assert not problems, "\n" + "\n".join(problems)
+    if problems:
+        raise Differs(problems)
