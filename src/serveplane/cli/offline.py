@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from serveplane.api.admission import Context, Verdict, mutate, validate
+from serveplane.api.admission import Context, Verdict, stored, validate
 from serveplane.api.model import read
 from serveplane.api.servingruntime import ServingRuntime
 from serveplane.api.storagecontainer import ClusterStorageContainer
@@ -66,8 +66,10 @@ def surroundings(args: argparse.Namespace, beside: Iterable[Json]) -> Surroundin
 
 def admitted(obj: Json, around: Surroundings) -> tuple[Json, Verdict]:
     """An object as it would be stored, and what admission has to say about it."""
-    stored = mutate(obj, around.context())
-    return stored, validate(stored, None, around.context())
+    context = around.context()
+    verdict = validate(obj, None, context)
+    kept = stored(obj, context)
+    return kept, verdict if not verdict.allowed else validate(kept, None, context)
 
 
 def print_verdict(obj: Json, verdict: Verdict) -> None:

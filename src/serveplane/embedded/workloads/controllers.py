@@ -7,10 +7,13 @@ from serveplane.clock import Clock
 from serveplane.embedded.workloads.accounts import Accounts
 from serveplane.embedded.workloads.claims import Claims
 from serveplane.embedded.workloads.cluster import MANAGER, Cluster
+from serveplane.embedded.workloads.daemonset import DaemonSets
 from serveplane.embedded.workloads.deployment import Deployments
 from serveplane.embedded.workloads.endpoints import EndpointSlices
+from serveplane.embedded.workloads.job import Jobs
 from serveplane.embedded.workloads.replicaset import ReplicaSets
 from serveplane.embedded.workloads.scheduler import Scheduler
+from serveplane.embedded.workloads.statefulset import StatefulSets
 from serveplane.kube.client import Client
 from serveplane.kube.controller import Controller
 from serveplane.kube.events import Recorder
@@ -39,4 +42,4 @@ async def run_controllers(client: Client, clock: Clock, ca: bytes, ready: Callab
 
 def makers(cluster: Cluster, ca: bytes) -> Sequence[_Maker]:
     return [Accounts(cluster, ca), Scheduler(cluster), Deployments(cluster), ReplicaSets(cluster),
-            EndpointSlices(cluster), Claims(cluster)]
+            EndpointSlices(cluster), Claims(cluster), Jobs(cluster), StatefulSets(cluster), DaemonSets(cluster)]
