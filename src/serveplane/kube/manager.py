@@ -80,6 +80,7 @@ class Manager:
         self._controllers: list[Controller] = []
         self._everywhere: list[Part] = []
         self._leading: list[Part] = []
+        self._awaited: list[asyncio.Event] = []
         self._ready = "starting"
         self._stop = asyncio.Event()
         self.leading = asyncio.Event()
@@ -97,6 +98,10 @@ class Manager:
     def when_leading(self, part: Part) -> None:
         """Run beside the controllers, only where the lease is held; it may end by itself."""
         self._leading.append(part)
+
+    def wait_for(self, event: asyncio.Event) -> None:
+        """Do not lead before this has happened (webhooks that our own writes will meet)."""
+        self._awaited.append(event)
 
     def stop(self) -> None:
         """End gracefully: finish what is under way, hand back the lease, return from `run`."""
@@ -125,6 +130,9 @@ class Manager:
         self.informers.start(group)
         if not await self._unless_stopped(self.informers.synced(self.options.sync_seconds)):
             return
+        for event in self._awaited:
+            if not await self._unless_stopped(_happened(event)):
+                return
         self._ready = ""
         if self.election is not None and not await self._unless_stopped(self.election.acquire()):
             return
@@ -221,6 +229,10 @@ async def run_until(manager: Manager, stop: asyncio.Event) -> None:
         watcher.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watcher
+
+
+async def _happened(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _named(part: Part) -> Callable[[], Coroutine[Any, Any, None]]:

@@ -1,0 +1,228 @@
+"""Webhooks as the API server calls them: by Service name, over TLS, through rotation and resets."""
+
+import asyncio
+import base64
+import datetime
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from serveplane.kube import Client, Kind
+from serveplane.kube.admission import AdmissionRequest, mutating, validating
+from serveplane.kube.cabundle import MUTATING, VALIDATING, Targets
+from serveplane.kube.certs import CertificateOptions
+from serveplane.kube.config import load_config
+from serveplane.kube.errors import ApiError, Invalid, KubeError
+from serveplane.kube.http_transport import HttpTransport
+from serveplane.kube.keypairs import bundle, is_signed_by
+from serveplane.kube.manager import Manager, ManagerOptions
+from serveplane.kube.webhook import WebhookServer
+from serveplane.kube.webhooks import serve_webhooks
+from tests.counts import COUNTS
+from tests.kit.testbed import Testbed
+from tests.kit.waiting import eventually
+from tests.testbed.kube.example import GROUP, widget
+
+pytestmark = pytest.mark.testbed
+Json = dict[str, Any]
+SECRET = Kind("v1", "Secret")
+
+
+class Problem(NamedTuple):
+    path: str
+    message: str
+
+
+class Verdict(NamedTuple):
+    errors: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def defaulted(request: AdmissionRequest) -> Json:
+    return {**request.object, "spec": {"colour": "grey", **(request.object.get("spec") or {})}}
+
+
+def judged(request: AdmissionRequest) -> Verdict:
+    spec = request.object.get("spec") or {}
+    errors = []
+    if spec.get("size", 0) < 0:
+        errors.append(Problem("spec.size", "cannot be negative"))
+    if spec.get("colour") == "ultraviolet":
+        errors.append(Problem("spec.colour", "cannot be seen"))
+    return Verdict(tuple(errors), ("brown is out of fashion",) if spec.get("colour") == "brown" else ())
+
+
+def configuration(kind: Kind, name: str, namespace: str, path: str) -> Json:
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": f"{name}.{GROUP}",
+                "admissionReviewVersions": ["v1", "v1beta1"],
+                "sideEffects": "None",
+                "failurePolicy": "Fail",
+                "timeoutSeconds": 10,
+                "clientConfig": {"service": {"name": "hooks", "namespace": namespace, "path": path}},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "rules": [
+                    {
+                        "apiGroups": [GROUP],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": ["widgets"],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+@asynccontextmanager
+async def hooks(
+    testbed: Testbed, namespace: str, name: str, **options: Any
+) -> AsyncIterator[tuple[Manager, WebhookServer]]:
+    """One replica that serves the Widget webhooks, trusted by the API server."""
+    transport = HttpTransport(load_config(str(testbed.kubeconfig)))
+    manager = Manager(transport, ManagerOptions(user_agent=f"hooks-{namespace}"))
+    server = WebhookServer("127.0.0.1", 0, registry=manager.registry)
+    server.admit("/mutate", mutating(defaulted))
+    server.admit("/validate", validating(judged))
+    certificates = CertificateOptions("hooks-cert", namespace, [f"hooks.{namespace}.svc"], **options)
+    serve_webhooks(manager, server, certificates, Targets("hooks", namespace, mutating=[name], validating=[name]))
+    task = asyncio.create_task(manager.run())
+    try:
+        await eventually(lambda: server.is_serving or task.done())
+        testbed.expose(namespace, "hooks", server.port)
+        await eventually(lambda: task.done() or not any(check() for check in manager.health.ready.values()))
+        if task.done():
+            task.result()
+        yield manager, server
+    finally:
+        manager.stop()
+        await asyncio.wait_for(task, 20)
+        await transport.close()
+
+
+@pytest.fixture
+async def name(client: Client, widgets: Testbed, namespace: str) -> AsyncIterator[str]:
+    """Service and configurations as a manifest would bring them, without any caBundle."""
+    name = f"hooks-{namespace}"
+    await client.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "hooks", "namespace": namespace},
+            "spec": {"ports": [{"port": 443}]},
+        }
+    )
+    for kind, path in ((MUTATING, "/mutate"), (VALIDATING, "/validate")):
+        await client.apply(configuration(kind, name, namespace, path), "manifest")
+    yield name
+    for kind in (MUTATING, VALIDATING):
+        await client.delete(kind, name)
+
+
+async def test_defaults_refusals_and_warnings(widgets: Testbed, client: Client, namespace: str, name: str) -> None:
+    heard: list[str] = []
+    client.rest.warn = heard.append
+    async with hooks(widgets, namespace, name):
+        made = await client.create(widget("a", namespace, size=1))
+        assert made["spec"] == {"size": 1, "colour": "grey"}
+        with pytest.raises(Invalid) as refused:
+            await client.create(widget("b", namespace, size=-1, colour="ultraviolet"))
+        assert [cause.field for cause in refused.value.causes] == ["spec.size", "spec.colour"]
+        await client.create(widget("c", namespace, colour="brown"))
+        assert any("out of fashion" in warning for warning in heard)
+
+
+async def test_replicas_share_one_certificate(widgets: Testbed, client: Client, namespace: str, name: str) -> None:
+    async with hooks(widgets, namespace, name), hooks(widgets, namespace, name):
+        secret = await client.get(SECRET, "hooks-cert", namespace)
+        assert len(bundle(base64.b64decode(secret["data"]["ca.crt"]))) == 1
+        await client.create(widget("a", namespace))
+
+
+async def test_a_reset_ca_bundle_is_put_back(widgets: Testbed, client: Client, namespace: str, name: str) -> None:
+    async with hooks(widgets, namespace, name):
+        for kind in (MUTATING, VALIDATING):
+            path = "/mutate" if kind is MUTATING else "/validate"
+            live = await client.get(kind, name)
+            fresh = configuration(kind, name, namespace, path)
+            fresh["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+            emptied = await client.update(fresh)  # what `kubectl replace` does
+            assert "caBundle" not in emptied["webhooks"][0]["clientConfig"]
+
+        async def works() -> bool:
+            try:
+                await client.create(widget("a", namespace), dry_run=True)
+            except ApiError:
+                return False
+            return True
+
+        await eventually(works, 5)
+
+
+@pytest.mark.stress
+async def test_no_request_fails_under_rotation_resets_and_a_busy_reconcile(
+    widgets: Testbed, client: Client, namespace: str, name: str
+) -> None:
+    """Certificates (and their authority) rotate every few seconds, the manifest is applied again and again, and the main loop burns CPU."""
+    short = {
+        "life": datetime.timedelta(seconds=9),
+        "ca_life": datetime.timedelta(seconds=15),
+        "check_seconds": 0.5,
+        "settle_seconds": 1.0,
+    }
+    async with hooks(widgets, namespace, name, **short):
+        failures: list[KubeError] = []
+        places = asyncio.Semaphore(50)
+        first = await client.get(SECRET, "hooks-cert", namespace)
+
+        async def admit(n: int) -> None:
+            async with places:
+                try:
+                    await client.create(widget(f"w{n}", namespace, size=n), dry_run=True)
+                except KubeError as error:
+                    failures.append(error)
+
+        async def applied_again() -> None:
+            for _ in range(COUNTS.ca_resets):
+                for kind, path in ((MUTATING, "/mutate"), (VALIDATING, "/validate")):
+                    await client.apply(configuration(kind, name, namespace, path), "manifest")
+                await asyncio.sleep(0.1)
+
+        async def rotated() -> bool:
+            now = await client.get(SECRET, "hooks-cert", namespace)
+            authority = bundle(base64.b64decode(now["data"]["ca.crt"]))[0]
+            served = base64.b64decode(now["data"]["tls.crt"])
+            return authority not in base64.b64decode(first["data"]["ca.crt"]) and is_signed_by(served, authority)
+
+        burning = asyncio.create_task(burn())
+        resets = asyncio.create_task(applied_again())
+        for batch in batches(COUNTS.admission_in_flight, 10):
+            await asyncio.gather(*map(admit, batch))
+            await asyncio.sleep(0.3)
+        await resets
+        await eventually(rotated, 40)
+        await asyncio.gather(*map(admit, range(50)))
+        burning.cancel()
+        assert failures == []
+
+
+def batches(count: int, parts: int) -> Iterator[range]:
+    size = max(count // parts, 1)
+    return (range(start, min(start + size, count)) for start in range(0, count, size))
+
+
+async def burn() -> None:
+    """A reconcile that computes: 50 ms at a time without giving way."""
+    loop = asyncio.get_running_loop()
+    while True:
+        end = loop.time() + 0.05
+        while loop.time() < end:
+            sum(range(1000))
+        await asyncio.sleep(0.01)
