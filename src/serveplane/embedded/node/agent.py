@@ -74,11 +74,9 @@ class Agent:
                 await self._safely(key, pod, news)
                 if self._informer.get(*key) is not None:
                     await news.wait()
-        finally:
+        finally:   # nothing is awaited between the last look and here, so no news can be missed
             self._tasks.pop(key, None)
             self._news.pop(key, None)
-            if self._informer.get(*key) is not None and not self._leaving:
-                self._heard(key)
 
     async def _safely(self, key: Key, pod: Json, news: asyncio.Event) -> None:
         try:

@@ -2,7 +2,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 
-from serveplane.embedded.workloads.cluster import ACCOUNT, CONFIG_MAP, NAMESPACE, Cluster
+from serveplane.embedded.workloads.cluster import ACCOUNT, CONFIG_MAP, NAMESPACE, Cluster, named
 from serveplane.kube.controller import Controller
 from serveplane.kube.errors import AlreadyExists, Forbidden, NotFound
 from serveplane.kube.kind import Key, is_being_deleted
@@ -20,8 +20,8 @@ class Accounts:
 
     def controller(self) -> Controller:
         watches: list[Watch] = [Primary(NAMESPACE, cluster_scoped=True),
-                   Mapped(ACCOUNT, _namespace_of("default"), keep=lambda item: item.meta.name == "default"),
-                   Mapped(CONFIG_MAP, _namespace_of(ROOT_CA), keep=lambda item: item.meta.name == ROOT_CA)]
+                   Mapped(ACCOUNT, _namespace_of("default"), keep=named("default")),
+                   Mapped(CONFIG_MAP, _namespace_of(ROOT_CA), keep=named(ROOT_CA))]
         return Controller("serviceaccounts", self.reconcile, watches, workers=1, clock=self._cluster.clock)
 
     async def reconcile(self, key: Key) -> timedelta | None:

@@ -1,12 +1,13 @@
 """What every workload controller is given: the client, the shared caches, the clock, and a few writes in one place."""
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from serveplane.clock import Clock, timestamp
 from serveplane.kube.client import Client
 from serveplane.kube.errors import Conflict, NotFound
 from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import Kind, key_of, kind_of, uid_of
+from serveplane.kube.store import Keep
 from serveplane.objects import Json
 
 POD = Kind("v1", "Pod")
@@ -26,7 +27,14 @@ AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler")
 ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice")
 
 MANAGER = "kube-controller-manager"
+WHOLE = (POD, NODE, SERVICE, NAMESPACE, CLAIM, VOLUME, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB,
+         AUTOSCALER, ENDPOINT_SLICE)
+PARTS = {ACCOUNT: "default", CONFIG_MAP: "kube-root-ca.crt"}   # of these kinds only objects of one name are kept
 Recorder = Callable[[Json, str, str, str], None]   # object, type, reason, message
+
+
+def named(name: str) -> Keep:
+    return lambda item: item.meta.name == name
 
 
 @dataclass(frozen=True)
@@ -35,9 +43,17 @@ class Cluster:
     informers: Informers
     clock: Clock
     record: Recorder
+    caches: dict[Kind, Informer] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Ask for every cache before any starts: a controller that needs a part must not narrow it for the others."""
+        for kind in WHOLE:
+            self.caches[kind] = self.informers.informer(kind)
+        for kind, name in PARTS.items():
+            self.caches[kind] = self.informers.informer(kind, keep=named(name))
 
     def informer(self, kind: Kind) -> Informer:
-        return self.informers.informer(kind)
+        return self.caches[kind]
 
     @property
     def now(self) -> str:
