@@ -99,8 +99,8 @@ def broken_promises(case: Case, found: Observation) -> list[str]:
     """What a deviation promises in return for its differences, and does not keep."""
     if str(case) not in GOES_ON:
         return []
-    unready = [obj["metadata"]["name"] for obj in found.get("status", []) if obj["kind"] == "InferenceService" and not condition(obj, "Ready")]
-    return [f"{name} must be ready, whatever the original did" for name in unready]
+    services = [obj for obj in found.get("status", []) if obj["kind"] == "InferenceService"]
+    return [f"{obj['metadata']['name']} must be ready, whatever the original did" for obj in services if not condition(obj, "Ready")]
 
 
 RULES: list[Callable[[Case, Difference], bool]] = [_orphan, _graph_route, _kept, _goes_on]
