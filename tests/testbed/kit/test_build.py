@@ -24,7 +24,8 @@ def machine(tmp_path: Path) -> dict[str, str]:
     tools.mkdir()
     (tools / "go").write_text(FAKE_GO)
     (tools / "go").chmod(0o755)
-    return {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "FAKE_LOG": str(tmp_path / "log")}
+    return {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            "FAKE_LOG": str(tmp_path / "log")}
 
 
 def build(machine: dict[str, str], *names: str) -> subprocess.CompletedProcess[str]:
