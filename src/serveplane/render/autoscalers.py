@@ -15,6 +15,11 @@ from serveplane.render.workloads import Workload
 from serveplane.settings import Settings
 
 DEFAULT_UTILIZATION = 80
+# The operator's CRD fills its defaults into these; KServe sends them empty, and so do we, for the stored object to be the same.
+COLLECTOR_BLANKS: Json = {
+    "daemonSetUpdateStrategy": {}, "deploymentUpdateStrategy": {}, "ingress": {"route": {}}, "observability": {"metrics": {}},
+    "podDnsConfig": {}, "targetAllocator": {"observability": {"metrics": {}}, "prometheusCR": {}, "resources": {}},
+}
 
 
 def autoscalers(workload: Workload, settings: Settings) -> list[Json]:
@@ -31,8 +36,8 @@ def horizontal_pod_autoscaler(workload: Workload) -> Json:
                   "minReplicas": least, "maxReplicas": max(workload.spec.max_replicas, least)}
     if metrics := list(_resource_metrics(workload)):
         spec["metrics"] = metrics
-    if workload.spec.auto_scaling and workload.spec.auto_scaling.behavior:
-        spec["behavior"] = workload.spec.auto_scaling.behavior
+    # An empty behaviour is not an absent one: the API server writes its own defaults into it, as it does for KServe.
+    spec["behavior"] = (workload.spec.auto_scaling.behavior if workload.spec.auto_scaling else None) or {}
     return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": _metadata(workload), "spec": spec}
 
 
@@ -161,7 +166,7 @@ def _collector(workload: Workload, names: list[str], settings: Settings) -> Json
     section = settings.opentelemetry_collector
     port = workload.annotations.get(keys.PROMETHEUS_PORT, str(DEFAULT_PORT))
     metadata = {"name": workload.name, "namespace": workload.namespace, "annotations": dict(workload.annotations)}
-    spec = {"mode": "sidecar", "resources": section.resource.requirements,
+    spec = {"mode": "sidecar", "resources": section.resource.requirements, **COLLECTOR_BLANKS,
             "config": _pipeline(port, names, section.scrape_interval, section.metric_receiver_endpoint)}
     return {"apiVersion": "opentelemetry.io/v1beta1", "kind": "OpenTelemetryCollector", "metadata": metadata, "spec": spec}
 

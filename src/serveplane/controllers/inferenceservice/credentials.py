@@ -12,6 +12,7 @@ from serveplane.settings import Settings
 SERVICE_ACCOUNT = Kind("v1", "ServiceAccount")
 SECRET = Kind("v1", "Secret")
 
+REMEMBERED_SECONDS = 2.0
 ByName = dict[str, Json]
 
 
@@ -30,28 +31,53 @@ async def gather_credentials(client: Client, raw: Json, settings: Settings) -> t
     return await _read(client, namespace, {account_name(part) for part in several}, annotations, settings)
 
 
-async def pod_credentials(client: Client, pod: Json, namespace: str, settings: Settings) -> tuple[ByName, ByName]:
-    """For the webhook: what the pod's annotations will ask for."""
-    metadata = pod.get("metadata") or {}
-    annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    if not annotations.keys() & {keys.STORAGE_SOURCE_URI, keys.LOGGER, keys.AGENT, keys.BATCHER}:
-        return {}, {}
-    accounts = {account_name(pod["spec"])}
-    if keys.LOGGER in annotations:
-        accounts.add(LOGGER_ACCOUNT)
-    return await _read(client, namespace, accounts, annotations, settings)
+class PodCredentials:
+    """For the webhook: what a pod's annotations will ask for.
+
+    ServiceAccounts are remembered for a moment, since pods of one Deployment come in bursts; Secrets never are.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._accounts: dict[tuple[str, str], tuple[float, Json]] = {}
+
+    async def of(self, pod: Json, namespace: str, settings: Settings) -> tuple[ByName, ByName]:
+        annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
+        if not annotations.keys() & {keys.STORAGE_SOURCE_URI, keys.LOGGER, keys.AGENT, keys.BATCHER}:
+            return {}, {}
+        names = {account_name(pod["spec"])}
+        if keys.LOGGER in annotations:
+            names.add(LOGGER_ACCOUNT)
+        accounts = {name: found for name in names if (found := await self._account(namespace, name))}
+        return accounts, await _secrets(self._client, namespace, accounts.values(), annotations, settings)
+
+    async def _account(self, namespace: str, name: str) -> Json | None:
+        now = self._client.clock.monotonic()
+        known = self._accounts.get((namespace, name))
+        if known is not None and now - known[0] < REMEMBERED_SECONDS:
+            return known[1]
+        found = await self._client.find(SERVICE_ACCOUNT, name, namespace)
+        self._accounts = {key: entry for key, entry in self._accounts.items() if now - entry[0] < REMEMBERED_SECONDS}
+        if found is not None:
+            self._accounts[namespace, name] = (now, found)
+        return found
 
 
 async def _read(client: Client, namespace: str, names: Iterable[str], annotations: Mapping[str, str],
                 settings: Settings) -> tuple[ByName, ByName]:
-    section = settings.credentials
     accounts = await _found(client, SERVICE_ACCOUNT, namespace, names)
-    wanted: list[str] = []
-    for account in accounts.values():
-        wanted += secret_names({key: value for key, value in annotations.items() if key != keys.STORAGE_SPEC}, account,
-                               section.storage_secret_name_annotation, section.storage_spec_secret_name)
-    wanted += secret_names(annotations, None, section.storage_secret_name_annotation, section.storage_spec_secret_name)
-    return accounts, await _found(client, SECRET, namespace, dict.fromkeys(wanted))
+    return accounts, await _secrets(client, namespace, accounts.values(), annotations, settings)
+
+
+async def _secrets(client: Client, namespace: str, accounts: Iterable[Json], annotations: Mapping[str, str],
+                   settings: Settings) -> ByName:
+    """The storage secret if one is asked for, and whatever the accounts offer."""
+    section = settings.credentials
+    offered = {key: value for key, value in annotations.items() if key != keys.STORAGE_SPEC}
+    names = section.storage_secret_name_annotation, section.storage_spec_secret_name
+    wanted = [name for account in accounts for name in secret_names(offered, account, *names)]
+    wanted += secret_names(annotations, None, *names)
+    return await _found(client, SECRET, namespace, dict.fromkeys(wanted))
 
 
 async def _found(client: Client, kind: Kind, namespace: str, names: Iterable[str]) -> ByName:
