@@ -54,6 +54,12 @@ class Core:
     async def admit_delete(self, write: "Write") -> None:
         await self.admission.delete(write)
 
+    async def convert_between(self, source: Resource, wanted: Resource, value: Json) -> Json:
+        """An object of one version as another version of the same resource has it."""
+        if source is wanted or wanted.custom is None:
+            return value
+        return (await wanted.custom.definition.conversion.values(self, wanted, [value]))[0]
+
     # --- resources
 
     def is_served(self, resource: Resource) -> bool:

@@ -1,13 +1,14 @@
 """A CustomResourceDefinition as the server uses it: versions, schemas, printer columns, conversion."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.crd.conversion import Conversion
+    from serveplane.embedded.apiserver.crd.schema import Node
 
 
 @dataclass(eq=False)
@@ -37,7 +38,7 @@ class Version:
     value: Json
     schema: Json
     """Its `openAPIV3Schema`, empty if it has none."""
-    program: Any = None
+    program: "Node"
     """The schema compiled for pruning, defaulting and validation."""
 
     @property

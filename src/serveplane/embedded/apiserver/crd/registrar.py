@@ -7,6 +7,7 @@ from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.crd.conversion import Conversion
 from serveplane.embedded.apiserver.crd.definition import Definition, Version
+from serveplane.embedded.apiserver.crd.schema import Node
 from serveplane.embedded.apiserver.deleting import CLEAN_UP, DEFINITIONS, Options
 from serveplane.embedded.apiserver.request import ADMIN, Request
 from serveplane.embedded.apiserver.resources import Resource, Subresource
@@ -147,7 +148,8 @@ def definition_of(value: Json) -> Definition:
     )
     for entry in spec["versions"]:
         document = (entry.get("schema") or {}).get("openAPIV3Schema") or {}
-        definition.versions.append(Version(definition, entry["name"], entry, document))
+        program = Node(document or UNKNOWN, root=True)
+        definition.versions.append(Version(definition, entry["name"], entry, document, program))
     return definition
 
 

@@ -2,22 +2,48 @@
 
 from typing import TYPE_CHECKING
 
+from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.crd.schema import ABSENT
 from serveplane.embedded.apiserver.errors import Cause
+from serveplane.embedded.apiserver.kinds import codec
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
+    from serveplane.embedded.apiserver.crd.definition import Version
     from serveplane.embedded.apiserver.writing import Write
 
+METADATA = "meta.v1.ObjectMeta"
 
-def _version(resource: Resource):  # type: ignore[no-untyped-def]
-    assert resource.custom is not None
+
+def _version(resource: Resource) -> "Version":
+    if resource.custom is None:
+        raise TypeError(f"{resource.full_name} is not a custom resource")
     return resource.custom
 
 
 def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
-    return value
+    """Fields nobody knows are dropped, absent ones with a default set; metadata is the same for all kinds."""
+    version, unknown = _version(resource), list[str]()
+    preserve = version.definition.value["spec"].get("preserveUnknownFields")
+    out: Json = value if preserve else version.program.prune(value, "", unknown)
+    version.program.fill(out)
+    out["metadata"] = _metadata(resource, value["metadata"], unknown)
+    problems += [f'unknown field "{path}"' for path in unknown]
+    return out
+
+
+def _metadata(resource: Resource, metadata: Json, unknown: list[str]) -> Json:
+    walk = codec.Walk()
+    try:
+        found = codec.struct(METADATA).decode(metadata, walk, "metadata")
+    except codec.WrongType as error:
+        raise errors.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from None
+    unknown += walk.unknown
+    return found
 
 
 def prepare_create(core: "Core", resource: Resource, value: Json) -> None:
@@ -45,4 +71,14 @@ def prepare_update(core: "Core", write: "Write") -> None:
 
 
 def problems(core: "Core", write: "Write") -> list[Cause]:
-    return []
+    """Schema first; rules only look at values whose types are right."""
+    program = _version(write.resource).program
+    value = {key: item for key, item in write.value.items() if key != "metadata"}
+    live = {key: item for key, item in write.live.items() if key != "metadata"} if write.live else ABSENT
+    found = list(program.problems(value, "", live))
+    if found:
+        return found
+    named = {"name": write.value["metadata"].get("name"), "generateName": write.value["metadata"].get("generateName")}
+    visible = {**value, "metadata": {key: item for key, item in named.items() if item}}
+    before = {**live, "metadata": visible["metadata"]} if live is not ABSENT else ABSENT
+    return list(program.rule_problems(visible, "", before))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import errors
-from serveplane.embedded.apiserver.crd import registrar
+from serveplane.embedded.apiserver.crd import checks, registrar
 from serveplane.embedded.apiserver.kinds import builtin, custom
 from serveplane.embedded.apiserver.kinds.metadata import check_metadata, check_metadata_update
 from serveplane.embedded.apiserver.request import Request
@@ -83,6 +83,8 @@ class Kinds:
 
     def committing(self, core: "Core", write: "Write") -> None:
         """Last call before the write is stored."""
+        if write.resource.bucket == registrar.BUCKET and not write.subresource:
+            write.request.warnings.extend(checks.warnings(write.value))
         if write.resource.bucket == registrar.BUCKET:
             registrar.accepted(core, write.value)
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from serveplane.embedded.apiserver.crd import checks
+from serveplane.embedded.apiserver.deleting import DEFINITIONS
 from serveplane.embedded.apiserver.errors import Cause
 
 if TYPE_CHECKING:
@@ -11,4 +13,5 @@ if TYPE_CHECKING:
 
 
 def problems(core: "Core", write: "Write") -> Iterator[Cause]:
-    return iter(())
+    if write.resource.bucket == DEFINITIONS:
+        yield from checks.problems(write.value, write.live)
