@@ -68,7 +68,7 @@ class Verdict(NamedTuple):
 def mutate(obj: Json, context: Context = UNAWARE) -> Json:
     """The object with its defaults; one that its schema refuses comes back unchanged, since validation will answer."""
     step = MUTATIONS.get(str(obj.get("kind")))
-    if step is None or (obj.get("apiVersion"), obj.get("kind")) not in SCHEMAS or not _is_object(obj):
+    if step is None or _version_and_kind(obj) not in SCHEMAS or not _is_object(obj):
         return obj
     return step(obj, context)
 
@@ -87,10 +87,11 @@ def stored(obj: Json, context: Context = UNAWARE) -> Json:
 
 def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> Verdict:
     """Whether the object may be stored, with every reason against it and everything worth a warning."""
-    kind = str(obj.get("kind"))
+    if _version_and_kind(obj) not in SCHEMAS:
+        return Verdict()
     if errors := _structure(obj):
         return Verdict(tuple(errors))
-    check = VALIDATIONS.get(kind)
+    check = VALIDATIONS.get(str(obj["kind"]))
     if check is not None and not isinstance(obj.get("spec"), dict):
         return Verdict((FieldError(FieldPath("spec"), "is required"),))
     verdict = check(obj, old, context) if check else Verdict()
@@ -100,13 +101,20 @@ def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> 
     return verdict
 
 
+def _version_and_kind(obj: Json) -> tuple[str, str]:
+    return str(obj.get("apiVersion")), str(obj.get("kind"))
+
+
 def _schema(obj: Json) -> Json:
-    return SCHEMAS.get((str(obj.get("apiVersion")), str(obj.get("kind"))), lambda: {"type": "object"})()
+    return SCHEMAS.get(_version_and_kind(obj), lambda: {"type": "object"})()
 
 
 def _structure(obj: Json) -> list[FieldError]:
     """What is wrong with the structure. Metadata is the API server's own and only looked at as far as we read it."""
-    return structure_problems(obj, _schema(obj)) + structure_problems(obj.get("metadata") or {}, METADATA_SCHEMA)
+    metadata = obj.get("metadata")
+    return structure_problems(obj, _schema(obj)) + structure_problems(
+        {} if metadata is None else metadata, METADATA_SCHEMA
+    )
 
 
 _STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -154,7 +162,7 @@ def _namespace(obj: Json) -> str:
 
 def _preset_deletion(obj: Json, context: Context) -> Verdict:
     metadata = obj.get("metadata") or {}
-    if metadata.get("namespace") != context.namespace or metadata.get("name") not in context.presets:
+    if metadata.get("namespace") != context.namespace or str(metadata.get("name")) not in context.presets:
         return Verdict()
     message = f"{metadata['name']} is a preset that services are built on"
     if context.keep_presets:
@@ -184,6 +192,8 @@ def _validate_cache(obj: Json, old: Json | None, context: Context) -> Verdict:
 
 def validate_deletion(obj: Json, context: Context = UNAWARE) -> Verdict:
     """Whether the stored object may be deleted; only cached models in use and presets are ever held back."""
+    if _version_and_kind(obj) not in SCHEMAS or not isinstance(obj.get("metadata"), dict):
+        return Verdict()
     if obj.get("kind") == "LLMInferenceServiceConfig":
         return _preset_deletion(obj, context)
     if obj.get("kind") not in ("LocalModelCache", "LocalModelNamespaceCache") or _structure(obj):

@@ -56,6 +56,7 @@ def _newer(obj: Json) -> Json:
     obj["apiVersion"] = NEWER
     kept, forgotten = _taken(obj, KEPT_NEWER), Json()
     _store_criticality(obj)
+    _give_adapters(obj, kept.get("adapters"))
     pool = _at(obj, POOL)
     if isinstance(pool, dict):
         original = kept.get("pool")
@@ -75,6 +76,8 @@ def _newer(obj: Json) -> Json:
 def _older(obj: Json) -> Json:
     obj["apiVersion"] = OLDER
     kept, forgotten = _taken(obj, KEPT_OLDER), Json()
+    if odd := _adapter_criticalities(obj):
+        forgotten["adapters"] = odd
     _restore_criticality(obj)
     pool = _at(obj, POOL)
     if isinstance(pool, dict):
@@ -101,12 +104,7 @@ def _store_criticality(obj: Json) -> None:
         return
     if "criticality" in model:
         _annotated(obj, CRITICALITY, model.pop("criticality"))
-    found = {}
-    for index, adapter in enumerate(_adapters(model)):
-        if isinstance(adapter, dict) and "criticality" in adapter:
-            found[str(index)] = adapter.pop("criticality")
-    if found:
-        _annotated(obj, ADAPTER_CRITICALITIES, found)
+    _annotated(obj, ADAPTER_CRITICALITIES, _adapter_criticalities(obj))
 
 
 def _restore_criticality(obj: Json) -> None:
@@ -117,15 +115,27 @@ def _restore_criticality(obj: Json) -> None:
     if CRITICALITY in annotations:
         model["criticality"] = annotations[CRITICALITY]
         _drop(obj, CRITICALITY)
-    adapters = _adapters(model)
-    for index, value in _taken(obj, ADAPTER_CRITICALITIES).items():
+    _give_adapters(obj, _taken(obj, ADAPTER_CRITICALITIES))
+
+
+def _adapter_criticalities(obj: Json) -> Json:
+    """Takes the criticalities out of the adapters, by index."""
+    found = {}
+    for index, adapter in enumerate(_adapters(obj)):
+        if isinstance(adapter, dict) and "criticality" in adapter:
+            found[str(index)] = adapter.pop("criticality")
+    return found
+
+
+def _give_adapters(obj: Json, criticalities: Any) -> None:
+    adapters = _adapters(obj)
+    for index, value in (criticalities if isinstance(criticalities, dict) else {}).items():
         if index.isdecimal() and int(index) < len(adapters) and isinstance(adapters[int(index)], dict):
             adapters[int(index)]["criticality"] = value
 
 
-def _adapters(model: Json) -> list[Any]:
-    lora = model.get("lora")
-    adapters = lora.get("adapters") if isinstance(lora, dict) else None
+def _adapters(obj: Json) -> list[Any]:
+    adapters = _at(obj, ("spec", "model", "lora", "adapters"))
     return adapters if isinstance(adapters, list) else []
 
 
@@ -155,15 +165,17 @@ def _plain(address: Any) -> Any:
 
 
 def _annotations(obj: Json) -> Json:
-    return (obj.get("metadata") or {}).get("annotations") or {}
+    annotations = _at(obj, ("metadata", "annotations"))
+    return annotations if isinstance(annotations, dict) else {}
 
 
 def _annotated(obj: Json, key: str, value: Any) -> Json:
     """Writes a value under an annotation; nothing to keep leaves no trace."""
     if value:
         text = value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
-        metadata = obj.setdefault("metadata", {})
-        metadata["annotations"] = _annotations(obj) | {key: text}
+        if not isinstance(obj.get("metadata"), dict):
+            obj["metadata"] = {}
+        obj["metadata"]["annotations"] = _annotations(obj) | {key: text}
     return obj
 
 
