@@ -13,6 +13,8 @@ from serveplane.api.crds import custom_resource_definitions
 from serveplane.objects import Json
 
 WIDTH = 118
+LLM_FOLDER = "llmisvc/"
+"""The LLM kinds are installed with the program that converts between their versions, and only then."""
 DEPTH = 10
 """From here on a value is one line however long: one line per field of ours, pod parts in flow style within it."""
 
@@ -27,19 +29,29 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         sys.stdout.write("---\n".join(document(definition) for definition in definitions))
         return 0
-    args.output.mkdir(parents=True, exist_ok=True)
     for name, text in files(definitions).items():
-        (args.output / name).write_text(text)
+        file = args.output / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
     return 0
 
 
 def files(definitions: list[Json]) -> dict[str, str]:
-    """The files of one size: a definition per file, and the kustomization that lists them."""
-    named = {f"{keys.GROUP}_{definition['spec']['names']['plural']}.yaml": definition for definition in definitions}
-    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(named)}
-    return {name: document(definition) for name, definition in named.items()} | {
-        "kustomization.yaml": document(kustomization)
+    """The files of one size by path: a definition per file, and in every folder the kustomization that lists them."""
+    folders: dict[str, list[str]] = {}
+    written = {}
+    for definition in definitions:
+        name = f"{keys.GROUP}_{definition['spec']['names']['plural']}.yaml"
+        folder = LLM_FOLDER if definition["spec"]["names"]["kind"].startswith("LLM") else ""
+        folders.setdefault(folder, []).append(name)
+        written[folder + name] = document(definition)
+    return written | {
+        folder + "kustomization.yaml": document(_kustomization(names)) for folder, names in folders.items()
     }
+
+
+def _kustomization(names: list[str]) -> Json:
+    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
 
 
 def document(value: Json) -> str:

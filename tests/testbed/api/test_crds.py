@@ -25,7 +25,7 @@ def kubectl(testbed: Testbed, *words: str) -> str:
 
 
 def files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("serving.kserve.io_*.yaml"))
+    return sorted([*folder.glob("serving.kserve.io_*.yaml"), *folder.glob("llmisvc/serving.kserve.io_*.yaml")])
 
 
 @pytest.mark.parametrize("folder", [CONFIG / "minimal", CONFIG], ids=["minimal", "full"])
