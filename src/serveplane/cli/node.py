@@ -10,6 +10,7 @@ from pathlib import Path
 
 from serveplane.clock import SYSTEM
 from serveplane.embedded.node.node import Node, NodeOptions, default_name
+from serveplane.http import TlsConfig
 from serveplane.http import run as run_loop
 from serveplane.kube.client import Client
 from serveplane.kube.config import load_config
@@ -51,7 +52,7 @@ async def _main(args: argparse.Namespace) -> int:
     labels = dict(text.split("=", 1) for text in args.label)
     options = NodeOptions(args.name, args.folder.absolute(), config.server, args.network, host_paths=args.host_paths,
                           image_files=tuple(path.absolute() for path in args.images), labels=labels,
-                          variables=variables)
+                          variables=variables, tls=_tls(args.pki))
     node = Node(client, SYSTEM, options)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -70,6 +71,12 @@ async def _main(args: argparse.Namespace) -> int:
             await living
         await client.close()
     return 0
+
+
+def _tls(folder: Path | None) -> TlsConfig | None:
+    if folder is None:
+        return None
+    return TlsConfig(folder / "node.crt", folder / "node.key", client_ca=folder / "ca.crt")
 
 
 def _when_stdin_ends(stop: asyncio.Event) -> None:

@@ -67,6 +67,7 @@ async def _main(args: argparse.Namespace, folder: Folder) -> int:
 
 async def _cluster(args: argparse.Namespace, folder: Folder) -> int:
     from serveplane.cli.cluster.run import UpCluster, UpOptions
+    from serveplane.kube.errors import KubeError
     from serveplane.objects import yamlio
     more = [obj for name in args.filename for obj in yamlio.load_all(_text(name))]
     progress = Progress(SYSTEM)
@@ -78,7 +79,7 @@ async def _cluster(args: argparse.Namespace, folder: Folder) -> int:
         stack.callback(folder.forget_state)
         try:
             await cluster.start(stack)
-        except (TimeoutError, RuntimeError, OSError) as problem:
+        except (TimeoutError, RuntimeError, OSError, KubeError) as problem:
             raise ClusterError(f"{problem} (details in {folder.log})") from problem
         _tell_ready(progress, folder)
         await cluster.failed()

@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from serveplane.cli.apply import apply_one
 from serveplane.cli.cluster import objects
 from serveplane.cli.cluster.children import NodeProcess
 from serveplane.cli.cluster.folder import ClusterError, Folder, State
@@ -82,8 +83,8 @@ class UpCluster:
         finally:
             if installing:
                 installing.cancel()
-        if self.options.more:
-            await apply_all(client, self.options.more, self._clock)
+        for obj in self.options.more:
+            self._progress.step(await apply_one(Client(server.transport(), self._clock), obj, "default"))
         self.state.ready = True
         folder.write_state(self.state)
 
@@ -123,9 +124,12 @@ class UpCluster:
     async def _node(self, stack: contextlib.AsyncExitStack, endpoint: Endpoint, mark: str, before: State) -> None:
         folder = self.options.folder
         self.state.network = before.network or _network(self._clock)
-        words = ["--kubeconfig", str(folder.kubeconfig), "--folder", str(folder.node), "--images", str(folder.images),
+        name = default_name()
+        endpoint.authority.issue("node", f"system:node:{name}", ["system:nodes"], hosts=[HOST, name], server=True)
+        words = ["--kubeconfig", str(folder.kubeconfig), "--pki", str(folder.path / "pki"),
+                 "--folder", str(folder.node), "--images", str(folder.images),
                  "--network", self.state.network, "--resolve", f"{HOST}:{self.state.gateway_port}",
-                 "--name", default_name(), *(["--host-paths"] if self.options.host_paths else [])]
+                 "--name", name, *(["--host-paths"] if self.options.host_paths else [])]
         node = NodeProcess(words, folder.path / "node.log", mark)
         stack.push_async_callback(node.stop)
         await node.start()

@@ -46,15 +46,19 @@ class Agent:
                 self._group = group
                 self._informer.listen(lambda change: self._heard(change.item.key))
                 self._informers.start(group)
-                group.create_task(self._measure(), name="figures")
+                try:
+                    await self._measure()
+                finally:   # while the tasks of the pods still run: they see to it that each ends as it should
+                    await self._leave()
         finally:
-            await self._leave()
+            await self.context.references.close()
 
     async def _leave(self) -> None:
         self._leaving = True
+        log.info("stopping %d pods", len(self.pods))
         await asyncio.gather(*(pod.stop(min(pod.grace, LAST_GRACE)) for pod in self.pods.values()),
                              return_exceptions=True)
-        await self.context.references.close()
+        log.info("all pods have stopped")
 
     # ---- one task per pod
 

@@ -19,6 +19,8 @@ from serveplane.embedded.node.figures import machine_memory
 from serveplane.embedded.node.images import ImageTable, load_table
 from serveplane.embedded.node.leftovers import end_leftovers
 from serveplane.embedded.node.references import ReferenceWatch
+from serveplane.embedded.node.server import NodeServer
+from serveplane.http import TlsConfig, serve
 from serveplane.kube.client import Client, PatchType
 from serveplane.kube.errors import AlreadyExists, KubeError, NotFound
 from serveplane.kube.events import Recorder
@@ -43,7 +45,8 @@ class NodeOptions:
     image_files: tuple[Path, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)   # for every container, e.g. the cluster's proxy
-    port: int = 0                                 # where the node answers for logs
+    tls: TlsConfig | None = None                 # with it the node answers for logs, to the API server only
+    overcommit: int = 10                          # how much more may be asked for than the machine has
 
 
 class Node:
@@ -56,19 +59,27 @@ class Node:
         self._recorder = Recorder(client, "kubelet", clock, options.name)
         self.context = _context(client, clock, options, self._recorder)
         self.agent = Agent(self.context)
+        self._server = NodeServer(self.agent, clock)
+        self._port = 0
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         await end_leftovers(self.context.mark, self._clock)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._recorder.run(), name="events")
-            await self.register()
-            group.create_task(self._beat(), name="heartbeat")
-            group.create_task(self.agent.run(), name="pods")
-            ready()
+        async with contextlib.AsyncExitStack() as stack:
+            if self._options.tls is not None:
+                server = await serve(self._server.router, self._options.host, 0, tls=self._options.tls,
+                                     clock=self._clock)
+                stack.push_async_callback(server.close)
+                self._port = server.port
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._recorder.run(), name="events")
+                await self.register()
+                group.create_task(self._beat(), name="heartbeat")
+                group.create_task(self.agent.run(), name="pods")
+                ready()
 
     async def register(self) -> None:
         """Make the Node object, or take up the one that is there; its labels stay."""
-        wanted = node_object(self._options, self._clock)
+        wanted = node_object(self._options, self._clock, self._port)
         name = wanted["metadata"]["name"]
         try:
             await self._client.create(wanted)
@@ -94,12 +105,15 @@ class Node:
                                        "metadata": {"name": self._options.name, "namespace": LEASES}, "spec": spec})
 
 
-def node_object(options: NodeOptions, clock: Clock) -> Json:
+def node_object(options: NodeOptions, clock: Clock, port: int) -> Json:
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine().lower())
     system = platform.system().lower()
     now = timestamp(clock.now())
     capacity = {"cpu": str(os.cpu_count() or 1), "memory": f"{machine_memory() // 1024}Ki", "pods": str(MAX_PODS),
                 "ephemeral-storage": "100Gi"}
+    # Requests in manifests are sized for servers of a cluster; processes that are idle cost nothing here
+    allocatable = {**capacity, "cpu": str((os.cpu_count() or 1) * options.overcommit),
+                   "memory": f"{machine_memory() // 1024 * options.overcommit}Ki"}
     labels = {"kubernetes.io/hostname": options.name, "kubernetes.io/os": system, "kubernetes.io/arch": machine,
               "serveplane.dev/node": "process", **options.labels}
     conditions = [_condition("MemoryPressure", "False", "KubeletHasSufficientMemory", now),
@@ -108,10 +122,10 @@ def node_object(options: NodeOptions, clock: Clock) -> Json:
                   _condition("Ready", "True", "KubeletReady", now)]
     return {
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": options.name, "labels": labels}, "spec": {},
-        "status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions,
+        "status": {"capacity": capacity, "allocatable": allocatable, "conditions": conditions,
                    "addresses": [{"type": "InternalIP", "address": options.host},
                                  {"type": "Hostname", "address": options.name}],
-                   "daemonEndpoints": {"kubeletEndpoint": {"Port": options.port}},
+                   "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
                    "nodeInfo": {"architecture": machine, "operatingSystem": system, "kubeletVersion": VERSION,
                                 "kubeProxyVersion": "", "containerRuntimeVersion": f"serveplane://{__version__}",
                                 "osImage": platform.platform(terse=True), "kernelVersion": platform.release(),
