@@ -1,7 +1,6 @@
 """Named canaries: further predictors that get a share of the stable one's traffic."""
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -11,25 +10,43 @@ from serveplane.api.inferenceservice.types import InferenceService, Predictor
 from serveplane.api.model import read
 from serveplane.objects import Json
 from serveplane.render.facts import Facts
-from serveplane.render.workloads import Workload, predictor_workload, select_runtime
+from serveplane.render.runtimes import InvalidSpec
+from serveplane.render.workloads import Canary, Workload, assistant_workload, predictor_workload, select_runtime
 
 SCALING_FIELDS = ("maxReplicas", "scaleTarget", "scaleMetric", "scaleMetricType", "autoScaling", "workerSpec")
 
 
-def canaries(raw: Json, service: InferenceService, facts: Facts) -> tuple[Workload, ...]:
-    """One workload per entry of `spec.canary`: the stable predictor with the entry's own fields laid over it."""
+def canaries(raw: Json, service: InferenceService, facts: Facts) -> Iterator[Canary]:
+    """One per entry of `spec.canary`: the stable predictor with the entry's own fields laid over it.
+
+    Where the service has a transformer, each canary gets one of its own: the share of requests that is meant for the canary is then
+    transformed like all others, and reaches the canary and nobody else. One that cannot be rendered does not hold up the service.
+    """
     stable = raw["spec"]["predictor"]
-    return tuple(_canary(stable, entry, service, facts) for entry in raw["spec"].get("canary") or [])
+    for entry in raw["spec"].get("canary") or []:
+        try:
+            yield _canary(stable, entry, service, facts)
+        except InvalidSpec as failure:
+            yield Canary(entry["predictor"].get("name") or "", int(entry.get("trafficPercent") or 0), (), failure)
 
 
-def _canary(stable: Json, entry: Json, service: InferenceService, facts: Facts) -> Workload:
+def _canary(stable: Json, entry: Json, service: InferenceService, facts: Facts) -> Canary:
     predictor = read(Predictor, overlaid(stable, entry["predictor"]))
     percent = int(entry.get("trafficPercent") or 0)
     count = replicas(entry["predictor"].get("minReplicas"), stable.get("minReplicas"), percent)
     predictor = msgspec.structs.replace(predictor, min_replicas=count, max_replicas=0)
     part = component(ComponentKind.PREDICTOR, predictor)
-    workload, _ = predictor_workload(service, part, select_runtime(part, facts), facts)
-    return replace(workload, canary_percent=percent)
+    workload, extra = predictor_workload(service, part, select_runtime(part, facts), facts)
+    return Canary(predictor.name, percent, (workload, *_transformers(service, workload, extra, facts)))
+
+
+def _transformers(service: InferenceService, predictor: Workload, extra: Mapping[str, str], facts: Facts) -> tuple[Workload, ...]:
+    if service.spec.transformer is None:
+        return ()
+    spec = msgspec.structs.replace(service.spec.transformer, min_replicas=predictor.spec.min_replicas, max_replicas=0)
+    part = component(ComponentKind.TRANSFORMER, spec)
+    variant = getattr(predictor.spec, "name", "")
+    return (assistant_workload(service, part, {**service.labels, **extra}, predictor.name, facts, variant),)
 
 
 def overlaid(stable: Json, canary: Json) -> Json:

@@ -1,6 +1,6 @@
 """How requests from outside find a workload: HTTPRoutes with the Gateway API, else one Ingress.
 
-Weights of canaries apply wherever the predictor is the target and nowhere else: a transformer or an explainer stays in the path.
+Weights split traffic between the stable version of a component and that of each canary: a transformer stays in the path.
 """
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from serveplane.render import hosts
 from serveplane.render.metadata import filtered
 from serveplane.render.names import component_name
 from serveplane.render.services import FRONT_PORT, ports
-from serveplane.render.workloads import Blueprint, Workload
+from serveplane.render.workloads import Blueprint, Canary, Workload
 from serveplane.settings import Settings
 
 DEFAULT_TIMEOUT = 60
@@ -24,17 +24,24 @@ GRPC_CONTENT = "^application/grpc.*"
 
 @dataclass(frozen=True)
 class Shares:
-    """Who gets how much of the predictor's traffic; empty while there is no ready canary."""
-    weights: Mapping[str, int]
+    """Who gets how much of a component's traffic; empty while there is no ready canary."""
+    by_kind: Mapping[ComponentKind, Mapping[str, int]]
 
     @staticmethod
-    def of(stable: str, ready: Sequence[tuple[str, int]]) -> "Shares":
-        """
-        >>> Shares.of("iris-predictor", [("iris-v2-predictor", 20)]).weights
-        {'iris-predictor': 80, 'iris-v2-predictor': 20}
-        """
-        taken = sum(percent for _, percent in ready)
-        return Shares({stable: 100 - taken, **dict(ready)} if ready else {})
+    def of(blueprint: Blueprint, ready: Sequence[Canary]) -> "Shares":
+        """A canary's share goes to its own predictor, and to its own transformer where there is one; explainers have no canaries."""
+        if not ready:
+            return NO_SHARES
+        rest = 100 - sum(canary.percent for canary in ready)
+        result: dict[ComponentKind, dict[str, int]] = {}
+        for workload in blueprint.stable:
+            theirs = {own.name: canary.percent for canary in ready for own in canary.workloads if own.kind is workload.kind}
+            if theirs:
+                result[workload.kind] = {workload.name: rest, **theirs}
+        return Shares(result)
+
+
+NO_SHARES = Shares({})
 
 
 def routes(service: InferenceService, blueprint: Blueprint, shares: Shares, settings: Settings) -> list[Json]:
@@ -101,9 +108,7 @@ def _rule(service: InferenceService, workload: Workload, port: int, match: Json,
 
 
 def _backends(workload: Workload, port: int, shares: Shares) -> list[Json]:
-    weights: Mapping[str, int | None] = {workload.name: None}
-    if workload.kind is ComponentKind.PREDICTOR and shares.weights:
-        weights = dict(shares.weights)
+    weights: Mapping[str, int | None] = shares.by_kind.get(workload.kind) or {workload.name: None}
     return [_backend(name, workload.namespace, port, weight) for name, weight in weights.items()]
 
 

@@ -44,16 +44,25 @@ class Workload:
     annotations: Mapping[str, str]
     pod: Json
     multi_node: Group | None = None
-    canary_percent: int | None = None
     warnings: tuple[str, ...] = ()
-
-    @property
-    def is_canary(self) -> bool:
-        return self.canary_percent is not None
 
     @property
     def autoscaler_class(self) -> str:
         return self.annotations.get(keys.AUTOSCALER_CLASS, "hpa")
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A further version of the service that gets a share of its traffic."""
+    name: str
+    percent: int
+    workloads: tuple[Workload, ...]
+    failure: InvalidSpec | None = None
+    """Why it has no workloads."""
+
+    @property
+    def replicas(self) -> int:
+        return sum(own.spec.min_replicas or 0 for own in self.workloads if own.kind is ComponentKind.PREDICTOR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +72,7 @@ class Blueprint:
     """The service's labels, with those that its model server asked for."""
     stable: tuple[Workload, ...]
     selection: Selection | None = None
-    canaries: tuple[Workload, ...] = ()
+    canaries: tuple[Canary, ...] = ()
 
     def workload(self, kind: ComponentKind) -> Workload | None:
         return next((workload for workload in self.stable if workload.kind is kind), None)
@@ -71,6 +80,11 @@ class Blueprint:
     @property
     def predictor(self) -> Workload:
         return self.stable[0]
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """Canaries first: traffic moves to them only once they are up."""
+        return (*(workload for canary in self.canaries for workload in canary.workloads), *self.stable)
 
     @property
     def entry(self) -> Workload:
@@ -84,7 +98,7 @@ def stable_blueprint(service: InferenceService, facts: Facts) -> Blueprint:
     selection = select_runtime(head, facts)
     predictor, extra = predictor_workload(service, head, selection, facts)
     labels = {**service.labels, **extra}
-    assistants = tuple(_assistant(service, component, labels, predictor.name, facts) for component in others)
+    assistants = tuple(assistant_workload(service, component, labels, predictor.name, facts) for component in others)
     return Blueprint(labels=labels, stable=(predictor, *assistants), selection=selection)
 
 
@@ -152,11 +166,11 @@ def _custom_pod(component: Component) -> Json:
     return {**given(component.spec.pod), "containers": [main, *rest]}
 
 
-def _assistant(
-    service: InferenceService, component: Component, labels: Mapping[str, str], predictor: str, facts: Facts
+def assistant_workload(
+    service: InferenceService, component: Component, labels: Mapping[str, str], predictor: str, facts: Facts, variant: str = ""
 ) -> Workload:
     """A transformer or an explainer: told where the predictor is."""
-    name = component_name(service.name, component.kind)
+    name = component_name(service.name, component.kind, variant)
     _check_storage(component, facts)
     pod = {**given(component.spec.pod), "containers": assistant_containers(service, component, predictor, facts)}
     own = component_labels(name, component.kind, service.name, labels, component.spec.labels)

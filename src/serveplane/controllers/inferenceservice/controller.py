@@ -126,7 +126,7 @@ class InferenceServices:
         live = dict(world.live)
         try:
             await self._apply_shared(plan)
-            done = await self._engine.apply(world.raw, plan.children, prune=CHILD_KINDS)
+            done = await self._engine.apply(world.raw, plan.children, prune=CHILD_KINDS if plan.prune else ())
         except (Conflict, LeaseLost):
             raise
         except KubeError as error:

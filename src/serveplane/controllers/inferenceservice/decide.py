@@ -18,7 +18,7 @@ from serveplane.render.pods.storage import GLOBAL_CA_BUNDLE
 from serveplane.render.routes import Shares, routes
 from serveplane.render.runtimes import FailureReason, InvalidSpec, Selection
 from serveplane.render.services import services
-from serveplane.render.workloads import Blueprint, Workload, select_runtime, stable_blueprint
+from serveplane.render.workloads import Blueprint, Canary, Workload, select_runtime, stable_blueprint
 from serveplane.settings import Settings
 from serveplane.status.deployments import available_replicas
 from serveplane.status.service import is_ready
@@ -43,20 +43,21 @@ def decide(world: World) -> Plan:
 def _standard(world: World, head: Component, selection: Selection | None) -> Plan:
     service, settings = world.service, world.facts.settings
     blueprint = stable_blueprint(service, world.facts)
-    blueprint = replace(blueprint, canaries=canaries(world.raw, service, world.facts))
-    ready = [(canary.name, canary.canary_percent or 0) for canary in blueprint.canaries if _is_up(world, canary)]
-    shares = Shares.of(blueprint.predictor.name, ready)
-    blueprint = _lightened(blueprint, world)
-    children = [child for workload in (*blueprint.canaries, *blueprint.stable) for child in workload_children(workload, settings)]
-    children += routes(service, blueprint, shares, settings)
+    blueprint = replace(blueprint, canaries=tuple(canaries(world.raw, service, world.facts)))
+    ready = [canary for canary in blueprint.canaries if _is_up(world, canary)]
+    blueprint = _lightened(blueprint, ready)
+    children = [child for workload in blueprint.workloads for child in workload_children(workload, settings)]
+    children += routes(service, blueprint, Shares.of(blueprint, ready), settings)
     if is_multi_model(head):
         children.append(_model_config(world))
     missing = _missing_kind(children, world)
     if missing is not None:
         raise missing
-    notices = tuple(Notice("Warning", "DuplicateEntry", text) for workload in blueprint.stable for text in workload.warnings)
-    return Plan(children=tuple(children), shared=_shared(world), blueprint=blueprint, selection=selection, shares=shares,
-                notices=notices, frozen=_is_frozen(world))
+    notices = [Notice("Warning", "DuplicateEntry", text) for workload in blueprint.workloads for text in workload.warnings]
+    broken = [canary for canary in blueprint.canaries if canary.failure]
+    notices += [Notice("Warning", "CanaryInvalid", f"canary {canary.name}: {canary.failure}") for canary in broken]
+    return Plan(children=tuple(children), shared=_shared(world), blueprint=blueprint, selection=selection,
+                notices=tuple(notices), frozen=_is_frozen(world), prune=not broken)
 
 
 def workload_children(workload: Workload, settings: Settings) -> list[Json]:
@@ -64,14 +65,14 @@ def workload_children(workload: Workload, settings: Settings) -> list[Json]:
     return [*services(workload, settings), *deployments(workload, settings), *autoscalers(workload, settings)]
 
 
-def _is_up(world: World, canary: Workload) -> bool:
-    live = world.live.get(ObjectRef(DEPLOYMENT, canary.namespace, canary.name))
-    return world.assume_healthy or available_replicas(live) > 0
+def _is_up(world: World, canary: Canary) -> bool:
+    live = (world.live.get(ObjectRef(DEPLOYMENT, workload.namespace, workload.name)) for workload in canary.workloads)
+    return not canary.failure and (world.assume_healthy or all(available_replicas(deployment) > 0 for deployment in live))
 
 
-def _lightened(blueprint: Blueprint, world: World) -> Blueprint:
+def _lightened(blueprint: Blueprint, ready: list[Canary]) -> Blueprint:
     """The stable predictor gives up what ready canaries carry."""
-    taken = sum(canary.spec.min_replicas or 0 for canary in blueprint.canaries if _is_up(world, canary))
+    taken = sum(canary.replicas for canary in ready)
     predictor = blueprint.predictor
     spec = msgspec.structs.replace(predictor.spec, min_replicas=reduced_minimum(predictor.spec.min_replicas, taken))
     return replace(blueprint, stable=(replace(predictor, spec=spec), *blueprint.stable[1:]))

@@ -11,7 +11,7 @@ from serveplane.objects import Json
 from serveplane.render import hosts
 from serveplane.render.names import component_name
 from serveplane.render.runtimes import Selection
-from serveplane.render.workloads import Workload
+from serveplane.render.workloads import Canary, Workload
 from serveplane.status.blockers import probe_deadline
 from serveplane.status.deployments import FALSE, TRUE, UNKNOWN, Judgement, available_replicas, judged
 from serveplane.status.models import invalid, model_status
@@ -148,22 +148,34 @@ def _canary_condition(scene: _Scene) -> list[Told]:
     statuses = _canary_statuses(scene)
     if not statuses:
         return []
-    late = [status["name"] for status in statuses if not status["ready"]]
+    late = [_canary_words(status) for status in statuses if not status["ready"]]
     if late:
-        return [Told(CANARY_READY, FALSE, "CanariesNotReady", f"not ready: {', '.join(late)}")]
+        return [Told(CANARY_READY, FALSE, "CanariesNotReady", f"not ready: {'; '.join(late)}")]
     return [Told(CANARY_READY, TRUE, "AllCanariesReady")]
+
+
+def _canary_words(status: Json) -> str:
+    why = (status["modelStatus"].get("lastFailureInfo") or {}).get("message")
+    return f"{status['name']}: {why}" if why else str(status["name"])
 
 
 def _canary_statuses(scene: _Scene) -> list[Json]:
     blueprint = scene.plan.blueprint
     result = []
     for canary in blueprint.canaries if blueprint else ():
-        live = scene.live.get(ObjectRef(DEPLOYMENT, canary.namespace, canary.name))
-        ready = available_replicas(live) > 0
-        pods = scene.world.pods.get(canary.name, ())
-        result.append({"name": getattr(canary.spec, "name", ""), "ready": ready, "trafficPercent": canary.canary_percent or 0,
-                       "modelStatus": model_status(pods, ready, False, {}, scene.world.now)})
+        live = [scene.live.get(ObjectRef(DEPLOYMENT, own.namespace, own.name)) for own in canary.workloads]
+        ready = not canary.failure and all(available_replicas(deployment) > 0 for deployment in live)
+        result.append({"name": canary.name, "ready": ready, "trafficPercent": canary.percent,
+                       "modelStatus": _canary_model(scene, canary, ready)})
     return result
+
+
+def _canary_model(scene: _Scene, canary: Canary, ready: bool) -> Json:
+    if canary.failure:
+        return invalid(canary.failure.reason, canary.failure.message, {})
+    known = next((entry for entry in scene.previous.get("canaryStatuses") or [] if entry.get("name") == canary.name), {})
+    pods = [pod for own in canary.workloads if own.kind is ComponentKind.PREDICTOR for pod in scene.world.pods.get(own.name, ())]
+    return model_status(pods, ready, False, known.get("modelStatus") or {}, scene.world.now)
 
 
 def _model(scene: _Scene, serving: bool, rolling: bool) -> Json:

@@ -10,7 +10,6 @@ from serveplane.api.mode import Mode, parse_mode
 from serveplane.kube.kind import Kind, ObjectRef
 from serveplane.objects import Json
 from serveplane.render.facts import Facts
-from serveplane.render.routes import Shares
 from serveplane.render.runtimes import InvalidSpec, Selection
 from serveplane.render.workloads import Blueprint
 
@@ -82,7 +81,8 @@ class Plan:
     selection: Selection | None = None
     failure: InvalidSpec | None = None
     """Why nothing could be rendered; what is there is then left alone."""
-    shares: Shares = field(default_factory=lambda: Shares({}))
     notices: Sequence[Notice] = ()
     frozen: bool = False
     """Children are to stay as they are."""
+    prune: bool = True
+    """Whether the plan is whole, so that what it does not have may go."""
