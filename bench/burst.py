@@ -93,11 +93,11 @@ async def measured(count: int) -> Outcome:
     """Our manager, as installed."""
     async with cluster() as (bed, api):
         installation = Installation(bed)
+        await installation.put(webhooks=True)
         manager = installation.run("kserve", "--leader-elect")
         try:
             await asyncio.to_thread(manager.await_ready)
-            await installation.put(webhooks=True)
-            await asyncio.sleep(2)
+            await asyncio.sleep(5)        # it now leads and has made the default runtimes
             return await _burst(count, bed, api, manager)
         finally:
             installation.stop()

@@ -225,7 +225,7 @@ async def install(api: Api, objects: Iterable[Json], namespace: str = "default")
         await established(api, definition["metadata"]["name"])
 
 
-async def established(api: Api, definition: str, seconds: float = 30) -> None:
+async def established(api: Api, definition: str, seconds: float = 120) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition}"
 
     async def is_established() -> bool:

@@ -23,7 +23,7 @@ Json = dict[str, Any]
 NAMESPACE = "kserve"
 RUN_BY_US = {"Deployment", "DaemonSet"}
 WEBHOOKS = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
-READY_SECONDS = 40.0
+READY_SECONDS = 120.0
 
 
 def shipped() -> list[Json]:

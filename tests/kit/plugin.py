@@ -90,7 +90,6 @@ def installation(world: Testbed) -> Iterator[Installation]:
 @pytest.fixture(scope="session")
 def manager(installation: Installation) -> Installation:
     """The same with the kserve manager running, its webhooks in force."""
-    running = installation.run("kserve", "--leader-elect")
-    running.await_ready()
-    run_apart(lambda: installation.put(webhooks=True))
+    run_apart(lambda: installation.put(webhooks=True))      # as in a real installation: the manager then makes them work
+    installation.run("kserve", "--leader-elect").await_ready()
     return installation
