@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from serveplane.clock import Clock
 from serveplane.kube.client import PAGE, WATCH_SECONDS, Client
-from serveplane.kube.errors import Forbidden, Gone, KubeError, NoSuchKind, NotFound
+from serveplane.kube.errors import ConnectionFailed, Forbidden, Gone, KubeError, NoSuchKind, NotFound, Unreachable
 from serveplane.kube.kind import Key, Kind
 from serveplane.kube.retry import Backoff
 from serveplane.kube.store import Item, Store
@@ -23,6 +23,7 @@ LOG = logging.getLogger(__name__)
 BACKOFF = Backoff(first=0.2, longest=30.0)
 MISSING_KIND = Backoff(first=5.0, longest=30.0)
 WATCH_GRACE = 15.0  # a watch older than the server promised is a dead connection
+SHORT_PAUSE = Backoff(first=0.05, longest=2.0)
 SHORT_WATCH = 1.0  # one that ended sooner than this counts as a failure, so that a broken server is not hammered
 
 
@@ -96,27 +97,29 @@ class Reflector:
         self.synced.set()
 
     async def _watch(self) -> None:
+        """One watch to its end. However it ends (by the server, by a cut, by silence), the next one goes on where it stood."""
         seconds = int(WATCH_SECONDS * (1 + self._clock.random()))
-        started, count = self._clock.monotonic(), 0
+        started = self._clock.monotonic()
         watch = self._client.watch_raw(
-            self._kind,
-            self._scope.namespace,
-            labels=self._scope.labels,
-            fields=self._scope.fields,
-            resource_version=self._resource_version,
-            seconds=seconds,
-        )
+            self._kind, self._scope.namespace, labels=self._scope.labels, fields=self._scope.fields,
+            resource_version=self._resource_version, seconds=seconds,
+        )  # fmt: skip
         try:
             async with asyncio.timeout(seconds + WATCH_GRACE), aclosing(watch) as events:
                 async for event in events:
                     self._take(event)
-                    count += 1
                     self._recovered()
         except TimeoutError:
             LOG.warning("watch went silent, opening another", extra={"kind": str(self._kind)})
-        if not count and self._clock.monotonic() - started < SHORT_WATCH:
-            self._quick += 1
-            await self._clock.sleep(BACKOFF.delay(self._quick, self._clock))
+        except ConnectionFailed as error:
+            if isinstance(error, Unreachable):
+                raise
+            LOG.debug("watch was cut: %s", error, extra={"kind": str(self._kind)})
+        if self._clock.monotonic() - started >= SHORT_WATCH:
+            self._recovered()
+            return
+        self._quick += 1
+        await self._clock.sleep(SHORT_PAUSE.delay(self._quick, self._clock))
 
     def _take(self, event: RawEvent) -> None:
         meta = Item(self._kind, event.object).meta
