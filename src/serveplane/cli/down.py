@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         pid = folder.state().pid
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        if not asyncio.run(_has_stopped(folder)):
+        if not asyncio.run(_has_stopped(folder, pid)):
             print(f"serveplane down: the cluster (pid {pid}) has not stopped after {PATIENCE:.0f} s", file=sys.stderr)
             return 1
         print("Stopped.")
@@ -40,10 +40,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _has_stopped(folder: Folder) -> bool:
+async def _has_stopped(folder: Folder, pid: int) -> bool:
+    """Whether the cluster has let go of its folder, and its process is gone as well, in time."""
     deadline = SYSTEM.monotonic() + PATIENCE
-    while folder.is_running():
+    while folder.is_running() or _exists(pid):
         if SYSTEM.monotonic() > deadline:
             return False
         await SYSTEM.sleep(0.05)
+    return True
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
     return True
