@@ -54,7 +54,7 @@ class Client:
 
     async def request(self, method: str, url: str, *, headers: HeaderItems = (), body: RequestBody = None,
                       timeout: float | Timeouts | Default | None = "default", unix: str | None = None,
-                      before_send: Callable[[], None] | None = None) -> ClientResponse:
+                      before_send: BeforeSend | None = None) -> ClientResponse:
         """Send a request and wait for the head of its answer; the body is then read, streamed or closed.
 
         `before_send` is called when the connection stands, right before the first byte goes out; it may refuse by raising.
@@ -76,7 +76,7 @@ class Client:
         return Timeouts(self.timeouts.connect, None, float(timeout))
 
     async def send(self, origin: Origin, method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody,
-                   timeouts: Timeouts, before_send: Callable[[], None] | None = None) -> ClientResponse:
+                   timeouts: Timeouts, before_send: BeforeSend | None = None) -> ClientResponse:
         """The same for those who have it as bytes already. Host is added if it is not there; framing fields are ours.
 
         An idempotent request whose kept connection turns out stale is sent once more, on a new one.
@@ -96,18 +96,12 @@ class Client:
         return await self._exchange(pool, head, body, timeouts, total, fresh=True, before_send=before_send)
 
     async def _exchange(self, pool: OriginPool, head: bytes, body: RequestBody, timeouts: Timeouts, total: float, *,
-                        fresh: bool, before_send: Callable[[], None] | None = None) -> ClientResponse:
+                        fresh: bool, before_send: BeforeSend | None = None) -> ClientResponse:
         connection = None if fresh else pool.take()
         if connection is None:
             left = None if total == NEVER else max(total - self.clock.monotonic(), 0.0)
             connect = timeouts.connect if left is None else left if timeouts.connect is None else min(left, timeouts.connect)
             connection = await pool.acquire(connect, fresh=fresh)
-        if before_send is not None:
-            try:
-                before_send()
-            except BaseException:
-                pool.release(connection, None)
-                raise
         if before_send is not None:
             try:
                 before_send()

@@ -7,8 +7,8 @@ which the loss of the connection cancels.
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import cast
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from typing import Any, cast
 
 from serveplane.http import heads, wire
 from serveplane.http.body import Body
@@ -29,8 +29,8 @@ PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
 class Connection(asyncio.Protocol):
     """A server-side connection. States: idle, reading a head, handling (body coming or not), lingering, tunnelled, lost."""
 
-    __slots__ = ("_body", "_buffer", "_deaf", "_decoder", "_engine", "_expecting", "_held", "_limits", "_lost", "_mark", "_output",
-                 "_peer", "_scanned", "_served", "_started", "_task", "_transport", "_tunnel", "deadline")
+    __slots__ = ("_begun", "_body", "_buffer", "_deaf", "_decoder", "_engine", "_expecting", "_held", "_limits", "_lost", "_mark",
+                 "_output", "_peer", "_scanned", "_served", "_started", "_task", "_transport", "_tunnel", "deadline")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -41,6 +41,7 @@ class Connection(asyncio.Protocol):
         self._body: Body | None = None
         self._decoder: Decoder | None = None
         self._task: asyncio.Task[None] | None = None
+        self._begun = False       # whether that task has run its first step
         self._tunnel: Tunnel | None = None
         self._expecting = False   # the client waits for 100 Continue
         self._held = False        # we stopped reading from the socket
@@ -68,10 +69,7 @@ class Connection(asyncio.Protocol):
         self._lost = True
         if self._body is not None:
             self._body.fail(ConnectionLost("the client went away"))
-        if self._task is not None:
-            self._task.cancel()
-        else:
-            self._engine.forget(self)
+        self._cancel()
 
     def eof_received(self) -> None:
         """The peer will send no more. HTTP clients that still want their answer do not half-close, so this is a goodbye."""
@@ -151,8 +149,12 @@ class Connection(asyncio.Protocol):
         self.deadline = NEVER
         if request.length and not self._expect_body(request):
             return
+        self._start(self._run(request))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self._engine.metrics.in_flight += 1
-        self._task = self._engine.loop.create_task(self._run(request))
+        self._begun = False
+        self._task = self._engine.loop.create_task(work)
 
     def _incomplete(self, data: bytes) -> None:
         try:
@@ -166,7 +168,7 @@ class Connection(asyncio.Protocol):
 
     def _violated(self, error: ProtocolViolation, data: bytes, end: int) -> None:
         if data[:end + 4] == PREFACE_HEAD and self._engine.http2 is not None and not self._served:
-            self._task = self._engine.loop.create_task(self._pass_on())
+            self._start(self._pass_on())
         else:
             self._refuse(error)
 
@@ -204,7 +206,7 @@ class Connection(asyncio.Protocol):
     # handling
 
     async def _run(self, request: Request) -> None:
-        response = None
+        self._begun, response = True, None
         try:
             response = await self._answer(request)
             if isinstance(response, Upgrade) and self._decoder is None:
@@ -290,6 +292,17 @@ class Connection(asyncio.Protocol):
         else:
             self.deadline = self._engine.clock.monotonic() + self._limits.idle_seconds
 
+    def _cancel(self) -> None:
+        """Nobody is left to answer. A task cancelled before its first step runs none of its code, not even a finally."""
+        if self._task is not None and self._begun:
+            self._task.cancel()
+            return
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._engine.metrics.in_flight -= 1
+        self._engine.forget(self)
+
     # upgrades
 
     async def _upgrade(self, response: Upgrade) -> None:
@@ -300,7 +313,7 @@ class Connection(asyncio.Protocol):
 
     async def _pass_on(self) -> None:
         """The peer speaks HTTP/2: another party takes the bytes, preface included."""
-        self._engine.metrics.in_flight += 1
+        self._begun = True
         try:
             pass_on, peer = cast(PassOn, self._engine.http2), self._peer or self._meet()
             await self._tunnelled(lambda tunnel: pass_on(tunnel, peer))
@@ -358,8 +371,8 @@ class Connection(asyncio.Protocol):
 
     def expire(self, now: float) -> None:
         self.deadline = now + self._limits.pace_seconds
-        if self._lost and self._task is not None:
-            self._task.cancel()
+        if self._lost:
+            self._cancel()
         elif self._deaf or self._transport.is_closing():
             self._transport.abort()
         elif self._output.paused:
