@@ -17,7 +17,7 @@ from enum import StrEnum
 from serveplane.kube.client import Client, PatchType
 from serveplane.kube.diff import differences
 from serveplane.kube.errors import Conflict, Invalid, KubeError, NotFound
-from serveplane.kube.informers import Informer, Informers
+from serveplane.kube.informers import Informers
 from serveplane.kube.kind import (
     Kind,
     ObjectRef,
@@ -300,7 +300,7 @@ class ApplyEngine:
 
     async def _prune(self, owner: Json, kinds: Sequence[Kind], wanted: set[ObjectRef], done: Applied) -> None:
         for kind in kinds:
-            informer = self._informer(kind)
+            informer = self._informers.covering(kind, key_of(owner).namespace)
             if informer is None or not informer.is_synced:
                 continue  # what cannot be seen is not deleted
             for live in informer.by_index("owner", uid_of(owner)):
@@ -337,7 +337,7 @@ class ApplyEngine:
         """From the cache; from the server where there is none, or where all the cache knows is that something is
         there.
         """
-        informer = self._informer(ref.kind)
+        informer = self._informers.covering(ref.kind, ref.namespace)
         if informer is None or not informer.is_synced:
             return await self._client.find(ref.kind, ref.name, ref.namespace)
         live = informer.get(ref.namespace, ref.name)
@@ -345,11 +345,8 @@ class ApplyEngine:
             return await self._client.find(ref.kind, ref.name, ref.namespace)
         return live
 
-    def _informer(self, kind: Kind) -> Informer | None:
-        return next((informer for informer in self._informers if informer.kind == kind), None)
-
     def _note(self, kind: Kind, live: Json) -> None:
-        informer = self._informer(kind)
+        informer = self._informers.covering(kind, key_of(live).namespace)
         if informer is not None:
             informer.note(live)
 
@@ -358,7 +355,7 @@ class ApplyEngine:
         if owner in self._heard:
             return
         self._heard.add(owner)
-        informer = self._informer(owner)
+        informer = self._informers.covering(owner)
 
         def listener(change: Change) -> None:
             if change.new is None:

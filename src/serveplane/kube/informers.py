@@ -119,6 +119,15 @@ class Informers:
             found.store.add_index(name, index)
         return found
 
+    def covering(self, kind: Kind, namespace: str = "") -> Informer | None:
+        """The informer that sees most objects of a kind in a namespace; those narrowed to single names do not count."""
+        found = [
+            (bool(scope.labels), informer)
+            for (known, scope), informer in self._informers.items()
+            if known == kind and not scope.fields and scope.namespace in ("", namespace)
+        ]
+        return min(found, key=lambda pair: pair[0])[1] if found else None
+
     def start(self, group: asyncio.TaskGroup) -> None:
         """Begin to list and watch, now and for informers added later."""
         self._group = group
