@@ -87,6 +87,10 @@ class Shape:
 ANY = Shape("any", {}, {}, open=True)
 
 
+RAW = "runtime.RawExtension"
+"""Any object at all inside one of Kubernetes' own kinds; it has one owner as a whole."""
+
+
 def shape_of(source: Json, types: Mapping[str, Json]) -> Shape:
     """Read one node of the compact form."""
     note = source
@@ -105,7 +109,7 @@ def shape_of(source: Json, types: Mapping[str, Json]) -> Shape:
         keys=tuple(source.get("list-map-keys", ())),
         merge_key=source.get("patch-merge-key", ""),
         strategies=frozenset(source.get("patch-strategy", "").split(",")) - {""},
-        atomic=source.get("map-type") == "atomic",
+        atomic=source.get("map-type") == "atomic" or note.get("ref") == RAW,
         open=bool(source.get("preserve-unknown-fields")),
         required=tuple(source.get("required", ())),
         default=source.get("default"),

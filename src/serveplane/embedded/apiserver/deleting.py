@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import body, errors, representation
-from serveplane.embedded.apiserver.reading import found
+from serveplane.embedded.apiserver.reading import found, list_metadata
 from serveplane.embedded.apiserver.request import Answer, Request, invalid_option
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.selecting import selection
@@ -144,7 +144,7 @@ class Deleting:
             moment = core.clock.now() + datetime.timedelta(seconds=seconds)
         else:
             moment = core.clock.now() + datetime.timedelta(seconds=seconds)
-            if not seconds and not metadata.get("finalizers") and resource.bucket != "namespaces":
+            if not seconds and not metadata.get("finalizers") and resource.bucket not in ("namespaces", "pods"):
                 return False
             if metadata.get("generation"):
                 metadata["generation"] += 1
@@ -156,19 +156,26 @@ class Deleting:
 
     async def delete_collection(self, core: "Core", request: Request, resource: Resource) -> Answer:
         options, chosen = Options.of(request), selection(request, resource)
-        form = representation.negotiated(request.headers)
+        form = representation.negotiated(request.headers, core.clock)
         gone: list[bytes] = []
         for record in list(core.store.records(resource.bucket, chosen.namespace)):
             if not chosen.matches(record):
                 continue
+            gone.append(record.data)
+            await self._delete_latest(core, request, resource, record, options)
+        items = await core.convert.many(resource, gone) if resource.custom or resource.bucket == "events" else gone
+        return Answer(200, representation.many(form, resource, items, list_metadata(resource, core.store.version)))
+
+    async def _delete_latest(
+        self, core: "Core", request: Request, resource: Resource, record: Record, options: Options
+    ) -> None:
+        current: Record | None = record
+        while current is not None:
             try:
-                gone.append((await self.delete_record(core, request, resource, record, options))[1])
+                await self.delete_record(core, request, resource, current, options)
+                return
             except Conflict:
                 current = core.store.get(resource.bucket, record.key)
-                if current is not None:
-                    gone.append((await self.delete_record(core, request, resource, current, options))[1])
-        items = await core.convert.many(resource, gone) if resource.custom or resource.bucket == "events" else gone
-        return Answer(200, representation.many(form, resource, items, {"resourceVersion": str(core.store.version)}))
 
 
 def _namespace_content(resource: Resource, value: Json) -> bool:

@@ -69,8 +69,8 @@ def no_such_path() -> Refusal:
     return Refusal(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(plural: str, group: str, name: str) -> Refusal:
-    message = f'{qualified(plural, group)} "{name}" already exists'
+def already_exists(plural: str, group: str, name: str, dying: bool = False) -> Refusal:
+    message = f'{"object is being deleted: " if dying else ""}{qualified(plural, group)} "{name}" already exists'
     return Refusal(409, "AlreadyExists", message, _details(name, group, plural))
 
 
@@ -126,7 +126,7 @@ def gone(message: str) -> Refusal:
 def unsupported_media_type(given: str, accepted: Iterable[str]) -> Refusal:
     known = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {known}"
-    return Refusal(415, "UnsupportedMediaType", message, {})
+    return Refusal(415, "UnsupportedMediaType", message)
 
 
 def not_acceptable(known: str) -> Refusal:

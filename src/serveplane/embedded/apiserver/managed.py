@@ -45,9 +45,9 @@ def _owners(entries: list[Json]) -> dict[str, Fields]:
     return found
 
 
-def bare(value: Json) -> Json:
-    """The object without what nobody can own."""
-    out = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
+def bare(value: Json, reset: frozenset[str] = frozenset()) -> Json:
+    """The object without what nobody can own, and without what the endpoint does not write."""
+    out = {key: item for key, item in value.items() if key not in ("apiVersion", "kind") and key not in reset}
     metadata = value.get("metadata")
     if metadata is not None:
         kept = {key: item for key, item in metadata.items() if key not in NOT_MANAGED}
@@ -86,16 +86,18 @@ class Writer:
         self.owner = _owner(self.entry)
 
 
-def after_update(live: Json, new: Json, writer: Writer, shape: Shape, empty: Json | None = None) -> list[Json]:
+def after_update(
+    live: Json, new: Json, writer: Writer, shape: Shape, reset: frozenset[str] = frozenset(), empty: Json | None = None
+) -> list[Json]:
     """The entries after any write but apply. `live` is empty for a create, then `empty` is what an empty object looks like."""
     given = new["metadata"].get("managedFields")
     if given == []:  # how a client gives up all record of owners
         return []
     entries = _entries_to_start_from(live, given)
     owners = _owners(entries)
-    before = bare(live) if live else empty or {}
+    before = bare(live if live else empty or {}, reset)
     try:
-        after = serverside.updated(before, bare(new), owners, writer.owner, shape)
+        after = serverside.updated(before, bare(new, reset), owners, writer.owner, shape)
     except (
         fieldset.BadList
     ):  # an object that breaks its own list types is stored, as the real server does, without a change of owners

@@ -135,8 +135,9 @@ async def _apply_new(
             request.target.name,
             f"uid mismatch: the provided object specified uid {config['metadata']['uid']}, and no existing object was found",
         )
-    config = core.kinds.reachable(resource, config, subresource)
-    _, entries = managed.after_apply({}, config, writer, resource.shape, True)
+    _, entries = managed.after_apply(
+        {}, core.kinds.reachable(resource, config, subresource), writer, resource.shape, True
+    )
     value = core.kinds.canonical(resource, config, [])
     value["metadata"]["managedFields"] = entries
     data = await create_value(core, request, resource, value, applied=True)

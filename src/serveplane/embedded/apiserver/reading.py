@@ -38,7 +38,7 @@ def found(core: "Core", resource: Resource, namespace: str, name: str) -> Record
 
 async def get(core: "Core", request: Request, resource: Resource) -> Answer:
     record = found(core, resource, request.target.namespace, request.target.name)
-    form = representation.negotiated(request.headers)
+    form = representation.negotiated(request.headers, core.clock)
     data = record.data
     if resource.custom is not None or resource.bucket == "events":
         data = await core.convert.one(resource, data)
@@ -46,7 +46,7 @@ async def get(core: "Core", request: Request, resource: Resource) -> Answer:
 
 
 async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
-    form = representation.negotiated(request.headers)
+    form = representation.negotiated(request.headers, core.clock)
     chosen = selection(request, resource)
     records, metadata = _page(core, request, resource, chosen)
     items: Iterable[bytes] = [record.data for record in records]
@@ -62,7 +62,7 @@ def _page(core: "Core", request: Request, resource: Resource, chosen: Selection)
         return _exact(core, request, resource, chosen, limit, token)
     _check_version(core, request)
     records = _current(core, resource, chosen)
-    return _cut(records, core.store.version, limit)
+    return _cut(records, core.store.version, limit, resource)
 
 
 def _current(core: "Core", resource: Resource, chosen: Selection) -> list[Record]:
@@ -118,20 +118,25 @@ def _exact(
             GONE if token else f"The resourceVersion for the provided list is too old: {place.version}"
         ) from None
     left = [record for record in records if chosen.matches(record) and _order(record) > place.after]
-    return _cut(left, place.version, limit)
+    return _cut(left, place.version, limit, resource)
 
 
 def _order(record: Record) -> str:
     return f"{record.key.namespace}/{record.key.name}"
 
 
-def _cut(records: list[Record], version: int, limit: int) -> tuple[list[Record], Json]:
-    metadata: Json = {"resourceVersion": str(version)}
+def _cut(records: list[Record], version: int, limit: int, resource: Resource) -> tuple[list[Record], Json]:
+    metadata = list_metadata(resource, version)
     if limit and len(records) > limit:
         metadata["continue"] = _write_token(_Token(version, _order(records[limit - 1])))
         metadata["remainingItemCount"] = len(records) - limit
         records = records[:limit]
     return records, metadata
+
+
+def list_metadata(resource: Resource, version: int) -> Json:
+    """Custom resources have an empty `continue` in their lists, Kubernetes' own leave it out."""
+    return {"continue": "", "resourceVersion": str(version)} if resource.custom else {"resourceVersion": str(version)}
 
 
 def _write_token(token: _Token) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from serveplane.clock import SYSTEM, Clock
 from serveplane.embedded.apiserver import errors, tables
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.store import Record
 from serveplane.embedded.store.records import frame
 from serveplane.objects import Json
 
@@ -24,12 +24,14 @@ META_GROUP = "meta.k8s.io"
 class Form:
     kind: str = OBJECT
     version: str = "v1"
+    clock: Clock = SYSTEM
+    """What ages in tables are counted from."""
 
 
 PLAIN = Form()
 
 
-def negotiated(headers: Mapping[str, str], for_list: bool = False) -> Form:
+def negotiated(headers: Mapping[str, str], clock: Clock) -> Form:
     """The first form of the Accept header that the server can give."""
     accept = headers.get("accept", "")
     if not accept or accept == "application/json":
@@ -45,20 +47,20 @@ def negotiated(headers: Mapping[str, str], for_list: bool = False) -> Form:
         ):
             continue
         options = dict(part.partition("=")[::2] for part in parameters)
-        form = _form(options)
+        form = _form(options, clock)
         if form is not None:
             return form
     raise errors.not_acceptable("application/json")
 
 
-def _form(options: Mapping[str, str]) -> Form | None:
+def _form(options: Mapping[str, str], clock: Clock) -> Form | None:
     wanted = options.get("as", "")
     if not wanted:
         return PLAIN
     if options.get("g") != META_GROUP or options.get("v") not in ("v1", "v1beta1"):
         return None
     kinds = {"Table": TABLE, "PartialObjectMetadata": METADATA, "PartialObjectMetadataList": METADATA}
-    return Form(kinds[wanted], options["v"]) if wanted in kinds else None
+    return Form(kinds[wanted], options["v"], clock) if wanted in kinds else None
 
 
 def prefix(resource: Resource) -> bytes:
@@ -80,7 +82,12 @@ def one(form: Form, resource: Resource, data: bytes, include: str = "") -> bytes
         return errors.encoded(partial(value, form))
     return errors.encoded(
         tables.table(
-            resource, [value], {"resourceVersion": value["metadata"].get("resourceVersion", "")}, form.version, include
+            resource,
+            [value],
+            {"resourceVersion": value["metadata"].get("resourceVersion", "")},
+            form.version,
+            include,
+            form.clock.now(),
         )
     )
 
@@ -96,7 +103,9 @@ def partial(value: Json, form: Form) -> Json:
 def many(form: Form, resource: Resource, items: Iterable[bytes], metadata: Json, include: str = "") -> bytes:
     """A whole list answer."""
     if form.kind == TABLE:
-        return errors.encoded(tables.table(resource, map(msgspec.json.decode, items), metadata, form.version, include))
+        return errors.encoded(
+            tables.table(resource, map(msgspec.json.decode, items), metadata, form.version, include, form.clock.now())
+        )
     meta = errors.encoded(metadata)
     if form.kind == METADATA:
         head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":' % form.version.encode()
@@ -136,12 +145,8 @@ class _TableEvents:
         if kind in ("ERROR", "BOOKMARK"):
             return frame(kind, data)
         meta = {"resourceVersion": value["metadata"].get("resourceVersion", "")}
-        table = tables.table(self._resource, [value], meta, self._form.version, self._include)
+        table = tables.table(self._resource, [value], meta, self._form.version, self._include, self._form.clock.now())
         if not self._first:
             table["columnDefinitions"] = None
         self._first = False
         return frame(kind, errors.encoded(table))
-
-
-def labels_and_data(record: Record) -> tuple[Mapping[str, str], bytes]:
-    return record.labels, record.data

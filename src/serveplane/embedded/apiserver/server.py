@@ -13,6 +13,7 @@ from serveplane.embedded.apiserver.core import Core
 from serveplane.embedded.apiserver.gc import GarbageCollector
 from serveplane.embedded.apiserver.namespaces import NamespaceController
 from serveplane.embedded.apiserver.paths import parse_target
+from serveplane.embedded.apiserver.protection import Protection
 from serveplane.embedded.apiserver.request import ADMIN, ANONYMOUS, Answer, Request, User, parse_query
 from serveplane.embedded.store import LogError, Store
 from serveplane.kube.transport import InProcessTransport
@@ -45,6 +46,7 @@ class ApiServer:
             GarbageCollector(self.core),
             NamespaceController(self.core),
             Aggregation(self.core),
+            Protection(self.core),
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[http.Server] = []

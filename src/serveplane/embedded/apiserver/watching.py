@@ -37,7 +37,7 @@ class Watch:
         self._resource = resource
         self._chosen: Selection = selection(request, resource)
         include = request.query.get("includeObject", "")
-        self._form = representation.negotiated(request.headers)
+        self._form = representation.negotiated(request.headers, core.clock)
         self._encode = representation.event_encoder(self._form, resource, include)
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._initial = request.flag("sendInitialEvents")

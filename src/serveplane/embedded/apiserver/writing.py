@@ -52,6 +52,9 @@ async def create_value(core: "Core", request: Request, resource: Resource, value
     """Store a new object; its bytes, as a GET would give them."""
     metadata = value["metadata"]
     namespace = _namespace(request, resource, metadata)
+    if not applied:
+        metadata.pop("managedFields", None)
+        own(core, request, resource, value, {}, "")
     generated = "name" not in metadata and metadata.get("generateName")
     core.kinds.begin(core, resource, value, request)
     if generated:
@@ -61,7 +64,6 @@ async def create_value(core: "Core", request: Request, resource: Resource, value
     core.kinds.check_create(core, write)
     await core.admit_finally(write)
     key = Key(namespace, write.value["metadata"]["name"])
-    _own(core, write)
     return await _create_stored(core, write, key)
 
 
@@ -69,8 +71,11 @@ async def _create_stored(core: "Core", write: Write, key: Key) -> bytes:
     resource = write.resource
     core.kinds.committing(core, write)
     value = await core.convert.to_storage(resource, representation.typed(resource, write.value))
-    if core.store.get(resource.bucket, key) is not None:
-        raise errors.already_exists(resource.plural, resource.group, key.name)
+    there = core.store.get(resource.bucket, key)
+    if there is not None:
+        raise errors.already_exists(
+            resource.plural, resource.group, key.name, dying=b'"deletionTimestamp"' in there.data
+        )
     if write.request.dry_run:
         return errors.encoded(value)
     record = core.store.create(resource.bucket, key, value)
@@ -99,21 +104,17 @@ def _no_namespace(resource: Resource, metadata: Json) -> errors.Refusal:
     return errors.invalid(resource.kind, resource.group, metadata.get("name", ""), [cause])
 
 
-def _own(core: "Core", write: Write) -> None:
-    """Set managedFields for everything but server-side apply, which has done it."""
-    metadata = write.value["metadata"]
-    if write.applied:
-        return
-    writer = managed.Writer(
-        write.request.field_manager, "Update", write.resource.api_version, write.subresource, now(core)
-    )
-    entries = managed.after_update(
-        write.live, write.value, writer, write.resource.shape, core.kinds.empty(write.resource)
-    )
+def own(core: "Core", request: Request, resource: Resource, value: Json, live: Json, subresource: str) -> None:
+    """Set managedFields for everything but server-side apply, from what the client sent: what the server and admission add belongs
+    to nobody, and what this endpoint does not write (`status`, or everything else) changes no owner.
+    """
+    writer = managed.Writer(request.field_manager, "Update", resource.api_version, subresource, now(core))
+    reset = core.kinds.reset_fields(resource, subresource)
+    entries = managed.after_update(live, value, writer, resource.shape, reset, core.kinds.empty(resource))
     if entries:
-        metadata["managedFields"] = entries
+        value["metadata"]["managedFields"] = entries
     else:
-        metadata.pop("managedFields", None)
+        value["metadata"].pop("managedFields", None)
 
 
 def now(core: "Core") -> str:
@@ -180,12 +181,13 @@ async def change_record(
     live = await core.convert.from_storage(resource, record.value())
     wanted = await transform(core.convert.copied(live))
     _check_preconditions(resource, live, wanted)
+    if not applied:
+        own(core, request, resource, wanted, live, subresource)
     write = Write(request, resource, wanted, live, subresource, applied)
     core.kinds.prepare_update(core, write)
     await core.admit(write)
     core.kinds.check_update(core, write)
     await core.admit_finally(write)
-    _own(core, write)
     return await _store(core, write, record)
 
 
@@ -243,5 +245,5 @@ async def shown(core: "Core", request: Request, resource: Resource, data: bytes)
     if resource.custom is not None or resource.bucket == "events":
         data = await core.convert.one(resource, data)
     return representation.one(
-        representation.negotiated(request.headers), resource, data, request.query.get("includeObject", "")
+        representation.negotiated(request.headers, core.clock), resource, data, request.query.get("includeObject", "")
     )

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from serveplane.embedded.apiserver.protection import protect
+
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
     from serveplane.embedded.apiserver.writing import Write
@@ -13,6 +15,7 @@ INGRESS = "ingressclass.kubernetes.io/is-default-class"
 def mutate(core: "Core", write: "Write") -> None:
     if write.live:
         return
+    protect(write.resource.bucket, write.value)
     spec = write.value.get("spec") or {}
     if write.resource.bucket == "persistentvolumeclaims" and spec.get("storageClassName") is None:
         name = _default(core, "storageclasses.storage.k8s.io", STORAGE)

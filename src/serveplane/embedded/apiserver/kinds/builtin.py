@@ -36,6 +36,7 @@ WITH_GENERATION = frozenset(
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "priorityclasses.scheduling.k8s.io",
+        "podtemplates",
     }
 )
 WHOLE = frozenset(
@@ -75,11 +76,12 @@ def empty(resource: Resource) -> Json:
 
 def prepare_create(core: "Core", resource: Resource, value: Json) -> None:
     if "status" in resource.subresources and resource.bucket not in STATUS_ON_CREATE:
-        zero = empty(resource).get("status")
-        if zero is None:
+        struct = codec.struct_for(resource.group, resource.version, resource.kind)
+        unset = struct.field_when_absent("status") if struct else None
+        if unset is None:
             value.pop("status", None)
         else:
-            value["status"] = dict(zero)
+            value["status"] = unset
     if resource.bucket in WITH_GENERATION:
         value["metadata"]["generation"] = 1
     else:
@@ -107,6 +109,10 @@ def prepare_update(core: "Core", write: "Write") -> None:
 
 
 def _intent(resource: Resource, value: Json) -> object:
+    if resource.bucket == "deployments.apps":  # its annotations steer rollouts, so they count
+        return value.get("spec"), value["metadata"].get("annotations") or {}
+    if resource.bucket == "endpointslices.discovery.k8s.io":
+        return {key: item for key, item in value.items() if key != "metadata"}, value["metadata"].get("labels")
     if resource.bucket in WHOLE:
         return {key: item for key, item in value.items() if key not in ("metadata", "status")}
     return value.get("spec")

@@ -111,7 +111,7 @@ class Struct:
                 continue
             new = field[0](item, walk, f"{path}.{key}" if path else key)
             if new or not field[1]:
-                out[key] = new
+                out[key] = new if new or key not in self.lists else None
         for key, empty in self.always:
             if key not in out:
                 out[key] = empty()
@@ -122,6 +122,11 @@ class Struct:
     def absent(self) -> Json:
         """The struct as Go writes it when nobody mentioned it, defaults applied."""
         return self.decode({}, _NO_PROBLEMS, "")
+
+    def field_when_absent(self, name: str) -> Any:
+        """What Go writes for one field that nobody set; nothing if it writes none."""
+        self.prepare()
+        return next((empty() for key, empty in self.always if key == name), None)
 
     def zero(self) -> Json:
         """The struct with nothing set. A list nobody set counts as empty, so that its members, not itself, get an owner."""

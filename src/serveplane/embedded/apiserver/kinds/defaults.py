@@ -4,6 +4,7 @@ They are code in Kubernetes and in no published schema, so they stand here as a 
 Each was compared with a real API server by the two-server suite.
 """
 
+import base64
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -236,6 +237,28 @@ def _network_policy(value: Json) -> None:
         value["policyTypes"] = ["Ingress", *(["Egress"] if value.get("egress") else [])]
 
 
+def _secret(value: Json) -> None:
+    """`stringData` is a convenience for writers: it ends up in `data`."""
+    value.setdefault("type", "Opaque")
+    extra = value.pop("stringData", None)
+    if extra:
+        plain = {key: base64.b64encode(text.encode()).decode() for key, text in extra.items()}
+        value["data"] = {**(value.get("data") or {}), **plain}
+
+
+def _node(value: Json) -> None:
+    spec, status = value["spec"], value["status"]
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+
+
+def _daemon_set(value: Json) -> None:
+    """A leftover of the first version of the API that is still written."""
+    value["metadata"].setdefault("annotations", {}).setdefault("deprecated.daemonset.template.generation", "1")
+
+
 def _subject(value: Json) -> None:
     if not value.get("apiGroup") and value.get("kind") in ("User", "Group"):
         value["apiGroup"] = "rbac.authorization.k8s.io"
@@ -271,6 +294,8 @@ _CONTAINER = _both(fields(terminationMessagePath="/dev/termination-log", termina
 _MODE = fields(defaultMode=FILE_MODE)
 
 DEFAULTS: dict[str, Default] = {
+    "core.v1.Node": _node,
+    "apps.v1.DaemonSet": _daemon_set,
     "core.v1.PodSpec": _both(
         fields(
             dnsPolicy="ClusterFirst",
@@ -304,7 +329,7 @@ DEFAULTS: dict[str, Default] = {
     "core.v1.ServiceSpec": _service_spec,
     "core.v1.ServicePort": fields(protocol="TCP"),
     "core.v1.EndpointPort": fields(protocol="TCP"),
-    "core.v1.Secret": fields(type="Opaque"),
+    "core.v1.Secret": _secret,
     "core.v1.ReplicationControllerSpec": fields(replicas=1),
     "core.v1.ReplicationController": _replication_controller,
     "apps.v1.DeploymentSpec": fields(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600),

@@ -88,6 +88,12 @@ class Kinds:
         if write.resource.bucket == registrar.BUCKET:
             registrar.accepted(core, write.value)
 
+    def reset_fields(self, resource: Resource, subresource: str) -> frozenset[str]:
+        """Top-level fields that a write to this endpoint does not change."""
+        if subresource == "status":
+            return frozenset({"spec"})
+        return frozenset({"status"}) if "status" in resource.subresources else frozenset()
+
     def reachable(self, resource: Resource, config: Json, subresource: str) -> Json:
         """An apply configuration without the fields that this endpoint does not write: nobody owns what is ignored."""
         has_status = "status" in resource.subresources

@@ -5,6 +5,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.kinds.qos import quality
 from serveplane.embedded.apiserver.resources import Resource
@@ -46,8 +47,12 @@ def _namespace(core: "Core", resource: Resource, value: Json) -> None:
     value["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
 
-def _pending(core: "Core", resource: Resource, value: Json) -> None:
+def _claim(core: "Core", resource: Resource, value: Json) -> None:
     value["status"] = {"phase": "Pending"}
+
+
+def _volume(core: "Core", resource: Resource, value: Json) -> None:
+    value["status"] = {"phase": "Pending", "lastPhaseTransitionTime": timestamp(core.clock.now())}
 
 
 def _job(core: "Core", resource: Resource, value: Json) -> None:
@@ -166,35 +171,12 @@ def _namespace_update(core: "Core", write: "Write") -> None:
         write.value["spec"] = write.live.get("spec", {})
 
 
-def _secret_update(core: "Core", write: "Write") -> None:
-    write.value.setdefault("type", write.live.get("type", "Opaque"))
-
-
-def fold_string_data(value: Json) -> None:
-    """`stringData` is a convenience for writers: it ends up in `data`."""
-    import base64
-
-    extra = value.pop("stringData", None)
-    if extra:
-        data = value.get("data") or {}
-        value["data"] = {**data, **{key: base64.b64encode(text.encode()).decode() for key, text in extra.items()}}
-
-
-def _secret(core: "Core", resource: Resource, value: Json) -> None:
-    fold_string_data(value)
-
-
-def _secret_changed(core: "Core", write: "Write") -> None:
-    fold_string_data(write.value)
-
-
 _CREATE: dict[str, Create] = {
     "pods": _pod,
     "namespaces": _namespace,
-    "persistentvolumes": _pending,
-    "persistentvolumeclaims": _pending,
+    "persistentvolumes": _volume,
+    "persistentvolumeclaims": _claim,
     "jobs.batch": _job,
     "services": _service,
-    "secrets": _secret,
 }
-_UPDATE: dict[str, Update] = {"services": _service_update, "namespaces": _namespace_update, "secrets": _secret_changed}
+_UPDATE: dict[str, Update] = {"services": _service_update, "namespaces": _namespace_update}

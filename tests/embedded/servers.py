@@ -1,0 +1,201 @@
+"""Two API servers, asked the same things: the real one from the testbed, and the embedded one as a program of its own.
+
+The client is the standard library's, so that the judge shares nothing with what is judged.
+"""
+
+import http.client
+import json
+import re
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urlsplit
+
+Json = dict[str, Any]
+JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
+STRATEGIC, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
+ADMIN_TOKEN = "suite-admin-token"
+
+
+class Answer(NamedTuple):
+    status: int
+    value: Any
+    headers: dict[str, str]
+
+
+@dataclass
+class Api:
+    """One server as one user."""
+
+    name: str
+    url: str
+    token: str
+    ca: str
+    agent: str = "suite/1.0"
+    _local: threading.local = field(default_factory=threading.local, repr=False)
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = self.connect()
+        return self._local.connection
+
+    def connect(self, timeout: float = 30) -> http.client.HTTPSConnection:
+        place = urlsplit(self.url)
+        context = ssl.create_default_context(cafile=self.ca)
+        return http.client.HTTPSConnection(place.hostname or "", place.port, context=context, timeout=timeout)
+
+    def headers(self, content: str = "") -> dict[str, str]:
+        found = {"User-Agent": self.agent, "Accept": "application/json"}
+        if self.token:
+            found["Authorization"] = f"Bearer {self.token}"
+        return found | ({"Content-Type": content} if content else {})
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content: str = "application/json",
+        headers: dict[str, str] | None = None,
+        **query: str,
+    ) -> Answer:
+        data = (
+            body
+            if isinstance(body, bytes)
+            else None
+            if body is None
+            else json.dumps(body, separators=(",", ":")).encode()
+        )
+        target = path + (f"?{urlencode(query)}" if query else "")
+        for attempt in (1, 2):
+            connection = self._connection()
+            try:
+                connection.request(
+                    method, target, data, {**self.headers(content if data is not None else ""), **(headers or {})}
+                )
+                response = connection.getresponse()
+                text = response.read()
+                break
+            except (http.client.HTTPException, OSError):
+                connection.close()
+                del self._local.connection
+                if attempt == 2:
+                    raise
+        value = json.loads(text) if text[:1] in (b"{", b"[") else text.decode(errors="replace")
+        return Answer(response.status, value, {name.lower(): item for name, item in response.getheaders()})
+
+    def watch(self, path: str, seconds: int = 5, **query: str) -> Iterator[Json]:
+        connection = self.connect(timeout=seconds + 10)
+        options = urlencode({"watch": "true", "timeoutSeconds": str(seconds), **query})
+        connection.request("GET", f"{path}?{options}", headers=self.headers())
+        response = connection.getresponse()
+        try:
+            if response.status != 200:
+                yield {"type": "REFUSED", "object": json.loads(response.read())}
+                return
+            while line := response.readline():
+                yield json.loads(line)
+        finally:
+            connection.close()
+
+
+class Embedded:
+    """The embedded server as a process; `kill` is the hard way."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        self._options = options
+        self.start()
+
+    def start(self) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "serveplane.embedded.apiserver",
+            "--data",
+            str(self.folder),
+            "--admin-token",
+            ADMIN_TOKEN,
+            *self._options,
+        ]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the embedded API server did not start")
+        self.place: Json = json.loads(line)
+
+    def api(self, token: str = ADMIN_TOKEN, agent: str = "suite/1.0") -> Api:
+        return Api("embedded", self.place["url"], token, self.place["ca"], agent)
+
+    @property
+    def kubeconfig(self) -> str:
+        return str(self.place["kubeconfig"])
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+# --- what two servers can never have in common, in one table
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_ACCESS = re.compile(r"kube-api-access-[a-z0-9]{5}")
+_ADDRESS = re.compile(r"10\.\d+\.\d+\.\d+")
+REPLACED: dict[str, str] = {
+    "uid": "<uid>",
+    "resourceVersion": "<version>",
+    "nodePort": "<port>",
+    "token": "<token>",
+    "continue": "<continue>",
+    "storageVersionHash": "<hash>",
+    "selfLink": "<link>",
+    "healthCheckNodePort": "<port>",
+    "caBundle": "<ca>",
+}
+PATTERNS = ((_UUID, "<uid>"), (_TIME, "<time>"), (_ACCESS, "kube-api-access-<letters>"), (_ADDRESS, "<address>"))
+
+
+def normal(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            _text(key): REPLACED[key] if key in REPLACED and item else normal(item)
+            for key, item in sorted(value.items())
+        }
+    if isinstance(value, list):
+        return [normal(item) for item in value]
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(text: str) -> str:
+    for pattern, name in PATTERNS:
+        text = pattern.sub(name, text)
+    return text
+
+
+def differences(ours: Any, real: Any, path: str = "") -> Iterator[str]:
+    """Where two normalised values differ, place by place."""
+    if isinstance(ours, dict) and isinstance(real, dict):
+        for key in sorted({*ours, *real}):
+            at = f"{path}.{key}"
+            if key not in ours:
+                yield f"{at}: missing, the real server has {json.dumps(real[key])[:300]}"
+            elif key not in real:
+                yield f"{at}: only here: {json.dumps(ours[key])[:300]}"
+            else:
+                yield from differences(ours[key], real[key], at)
+    elif isinstance(ours, list) and isinstance(real, list) and len(ours) == len(real):
+        for index, (one, other) in enumerate(zip(ours, real, strict=True)):
+            yield from differences(one, other, f"{path}[{index}]")
+    elif ours != real or type(ours) is not type(real):
+        yield f"{path}: {json.dumps(ours)[:400]} here, {json.dumps(real)[:400]} there"
