@@ -27,7 +27,8 @@ from serveplane.embedded.node.leftovers import end_leftovers
 from serveplane.embedded.node.node import default_name
 from serveplane.embedded.store import SqliteLog, Store
 from serveplane.embedded.workloads.controllers import run_controllers
-from serveplane.http import serve
+from serveplane.http import Client as HttpClient
+from serveplane.http import ClientTls, serve
 from serveplane.http.proxy import Proxy
 from serveplane.kube.client import Client
 from serveplane.kube.kind import Kind
@@ -105,8 +106,11 @@ class UpCluster:
 
     async def _controllers(self, stack: contextlib.AsyncExitStack, client: Client, endpoint: Endpoint) -> None:
         ready = asyncio.Event()
-        self._background(stack, run_controllers(client, self._clock, endpoint.ca_file.read_bytes(), ready.set),
-                         "controllers")
+        pair = endpoint.authority.issue("controllers-kubelet-client", "kube-controllers", ["system:masters"])
+        to_nodes = HttpClient(tls=ClientTls(ca=endpoint.ca_file, certificate=pair.certificate, key=pair.key))
+        stack.push_async_callback(to_nodes.close)
+        work = run_controllers(client, self._clock, endpoint.ca_file.read_bytes(), ready.set, to_nodes)
+        self._background(stack, work, "controllers")
         await self._either(ready)
 
     async def _gateway(self, stack: contextlib.AsyncExitStack, client: Client, before: State) -> None:

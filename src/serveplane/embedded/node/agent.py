@@ -20,6 +20,7 @@ from serveplane.objects import Json, quantity
 POD = Kind("v1", "Pod")
 RETRY = 1.0
 MEASURE = 5.0
+FAREWELL = 0.5     # between a pod's deletion and the signal to its processes
 LAST_GRACE = 5.0   # how long pods may take when the whole node goes
 
 log = logging.getLogger(__name__)
@@ -134,6 +135,9 @@ class Agent:
         current = self._informer.get(*key)
         grace = pod.grace if current is None else (current["metadata"].get("deletionGracePeriodSeconds") or 0.05)
         self.context.record(pod.pod, "Normal", "Killing", "Stopping all containers of the pod")
+        if grace > 1 and any(container.status.ready for container in pod.main):
+            # Routes learn of a pod's end at the same time as we do; whoever was just sent here is still served
+            await self.context.clock.sleep(FAREWELL)
         await pod.stop(float(grace))
         with contextlib.suppress(Exception):   # what went wrong while it lived has been told
             await living
