@@ -173,7 +173,7 @@ def _canary_statuses(scene: _Scene) -> list[Json]:
 def _canary_model(scene: _Scene, canary: Canary, ready: bool) -> Json:
     if canary.failure:
         return invalid(canary.failure.reason, canary.failure.message, {})
-    known = next((entry for entry in scene.previous.get("canaryStatuses") or [] if entry.get("name") == canary.name), {})
+    known: Json = next((entry for entry in scene.previous.get("canaryStatuses") or [] if entry.get("name") == canary.name), {})
     pods = [pod for own in canary.workloads if own.kind is ComponentKind.PREDICTOR for pod in scene.world.pods.get(own.name, ())]
     return model_status(pods, ready, False, known.get("modelStatus") or {}, scene.world.now)
 
