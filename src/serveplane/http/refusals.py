@@ -6,7 +6,7 @@ from serveplane.http.headers import TOKEN
 from serveplane.http.limits import Limits
 from serveplane.http.messages import Response
 
-_BARE_LF = re.compile(rb"(?<!\r)\n")
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
 _START = re.compile(TOKEN + rb"+|\r?$")
 
 
@@ -24,7 +24,7 @@ def first_look(data: bytes, limits: Limits) -> None:
         raise ProtocolViolation("the request target is too long", 414)
     if len(data) > limits.head_bytes:
         raise ProtocolViolation("the request head is too long", 431)
-    if _BARE_LF.search(data):
-        raise ProtocolViolation("a line ends with a bare LF")
+    if _BARE.search(data):
+        raise ProtocolViolation("a bare CR or LF")
     if not _START.match(data):
         raise ProtocolViolation("this is not HTTP")
