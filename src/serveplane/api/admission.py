@@ -26,7 +26,7 @@ from serveplane.api.policy import Policy
 from serveplane.api.problem import FieldError, FieldPath
 from serveplane.api.storagecontainer import ClusterStorageContainer
 from serveplane.api.storing import pruned, with_defaults
-from serveplane.api.structure import structure_problems, unknown_fields
+from serveplane.api.structure import MISSING, structure_problems, unknown_fields
 from serveplane.objects import Json
 
 Lookup = Callable[[str, str], Iterable[Json]]
@@ -75,7 +75,7 @@ def mutate(obj: Json, context: Context = UNAWARE) -> Json:
 
 def _is_object(obj: Json) -> bool:
     """A version that is converted before it is looked at is checked after that, when all its fields are there."""
-    return isinstance(obj.get("metadata"), dict) and (obj["apiVersion"] == conversion.OLDER or not _structure(obj))
+    return isinstance(obj.get("metadata"), dict) and (obj["apiVersion"] == conversion.OLDER or _is_readable(obj))
 
 
 def stored(obj: Json, context: Context = UNAWARE) -> Json:
@@ -112,9 +112,13 @@ def _schema(obj: Json) -> Json:
 def _structure(obj: Json) -> list[FieldError]:
     """What is wrong with the structure. Metadata is the API server's own and only looked at as far as we read it."""
     metadata = obj.get("metadata")
-    return structure_problems(obj, _schema(obj)) + structure_problems(
-        {} if metadata is None else metadata, METADATA_SCHEMA
-    )
+    found = structure_problems(obj, _schema(obj))
+    return found + structure_problems({} if metadata is None else metadata, METADATA_SCHEMA)
+
+
+def _is_readable(obj: Json) -> bool:
+    """Whether every value has its type. What is missing may still come: defaults name a container that has no name."""
+    return all(problem.message == MISSING for problem in _structure(obj))
 
 
 _STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -207,7 +211,7 @@ def _mutate_llm(obj: Json, context: Context) -> Json:
     out.
     """
     newer = _newer(obj)
-    if _structure(newer):
+    if not _is_readable(newer):
         return obj
     found = llm_defaults.defaulted(newer, _caches(obj, context) if context.policy.local_models else ())
     return conversion.converted(found, str(obj["apiVersion"]))

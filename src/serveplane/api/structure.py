@@ -20,6 +20,7 @@ NAMES = {"object": "an object", "array": "a list", "string": "a string", "intege
 PYTHON: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
 }  # fmt: skip
+MISSING = "is required"
 DEEPEST = 64
 LIMITS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
@@ -60,7 +61,7 @@ def _object(value: Json, schema: Json, at: Steps) -> Iterator[tuple[Steps, str]]
     properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
     for name in schema.get("required", ()):
         if value.get(name) is None and "default" not in properties.get(name, {}):
-            yield (*at, name), "is required"
+            yield (*at, name), MISSING
     for name, item in value.items():
         child = properties.get(name, rest)
         if child is not None and item is not None:
