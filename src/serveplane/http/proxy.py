@@ -138,7 +138,10 @@ def _joined(answer: ClientResponse, origin: Tunnel) -> Response:
         headers.add("Upgrade", agreed)
 
     async def run(client: Tunnel) -> None:
-        await splice(client, origin)
+        try:
+            await splice(client, origin)
+        finally:
+            await answer.close()
     return Upgrade(run, headers, answer.status)
 
 
