@@ -31,8 +31,16 @@ def _walk(value: Any, shape: Shape, at: tuple[str, ...], warn: Warn) -> Any:
         return _with_twins(walked, shape)
     if isinstance(value, list):
         members = _unique(value, shape, at, warn) if shape.list_kind != "atomic" else value
-        return [_walk(member, shape.items, at, warn) for member in members]
+        return [_walk(member, shape.items, (*at, _step(member, shape, n)), warn) for n, member in enumerate(members)]
     return value
+
+
+def _step(member: Any, shape: Shape, index: int) -> str:
+    """The path element of a list's member, for messages."""
+    try:
+        return member_key(shape, member) if shape.list_kind != "atomic" else f"i:{index}"
+    except BadList:
+        return f"i:{index}"
 
 
 def _with_twins(value: Json, shape: Shape) -> Json:

@@ -191,6 +191,7 @@ class Store:
             return key
         if not self._is_kept(new):
             self._entries[key] = new.meta.uid
+            self._reindex(old, None)
             self._tell(Change(old, None, initial) if old else None)
             return key
         if self.trim is not None:

@@ -1,0 +1,83 @@
+"""When certificates and their authority are renewed, and that trust always comes before use."""
+
+import asyncio
+import datetime
+import ssl
+
+from serveplane.kube import keypairs
+from serveplane.kube.certs import CertificateOptions, Material, SelfMadeCertificates, material_of, next_material
+from tests.unit.kube.clocks import START, FakeClock
+from tests.unit.kube.fake_server import FakeServer
+
+DAY = datetime.timedelta(days=1)
+OPTIONS = CertificateOptions(
+    "cert", "ns", ["hooks.ns.svc"], ca_life=100 * DAY, life=30 * DAY, settle_seconds=0, check_seconds=1
+)
+
+
+def test_nothing_changes_before_it_is_due() -> None:
+    first = next_material(Material(), OPTIONS, START)
+    assert next_material(first, OPTIONS, START + 10 * DAY) == first
+    assert keypairs.is_for(first.pair.certificate, OPTIONS.names)
+
+
+def test_a_certificate_is_renewed_under_the_same_authority() -> None:
+    first = next_material(Material(), OPTIONS, START)
+    later = next_material(first, OPTIONS, START + 21 * DAY)
+    assert later.pair != first.pair
+    assert later.bundle == first.bundle
+
+
+def test_a_new_authority_is_trusted_before_it_signs() -> None:
+    moment, state = START, next_material(Material(), OPTIONS, START)
+    for _ in range(40):  # the certificate is renewed on the way, always trusted by the bundle before
+        before, moment = state, moment + 5 * DAY
+        state = next_material(state, OPTIONS, moment)
+        assert (
+            any(keypairs.is_signed_by(state.pair.certificate, ca) for ca in before.bundle)
+            or state.bundle[0] not in before.bundle
+        )
+        if state.bundle[0] not in before.bundle and keypairs.spent(before.pair.certificate, moment) <= OPTIONS.renew_at:
+            assert state.pair == before.pair
+            state = next_material(state, OPTIONS, moment, sign=True)
+            assert keypairs.is_signed_by(state.pair.certificate, state.bundle[0])
+        assert all(keypairs.spent(ca, moment) < 1 for ca in state.bundle)
+
+
+def test_damaged_secrets_are_made_anew() -> None:
+    good = next_material(Material(), OPTIONS, START)
+    other = next_material(Material(), OPTIONS, START)
+    for broken in (
+        Material(good.bundle, b"garbage", good.pair),
+        Material(good.bundle, other.ca_key, good.pair),
+        Material(good.bundle, good.ca_key, keypairs.Pair(good.pair.certificate, other.pair.key)),
+        Material(good.bundle, good.ca_key, other.pair),
+        Material((), b"", good.pair),
+        material_of({"data": {"ca.crt": "%%%", "tls.crt": "aGk="}}),
+    ):
+        mended = next_material(broken, OPTIONS, START)
+        assert keypairs.fits(mended.pair)
+        assert keypairs.fits(mended.ca)
+        assert any(keypairs.is_signed_by(mended.pair.certificate, ca) for ca in mended.bundle)
+
+
+def test_other_names_need_another_certificate() -> None:
+    first = next_material(Material(), OPTIONS, START)
+    moved = CertificateOptions("cert", "ns", ["elsewhere.ns.svc"], ca_life=OPTIONS.ca_life, life=OPTIONS.life)
+    assert keypairs.is_for(next_material(first, moved, START).pair.certificate, ["elsewhere.ns.svc"])
+
+
+async def test_replicas_that_start_together_agree() -> None:
+    server, clock = FakeServer(), FakeClock()
+    published: list[bytes] = []
+
+    async def publish(bundle: bytes) -> None:
+        published.append(bundle)
+
+    contexts = [ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(3)]
+    replicas = [SelfMadeCertificates(server.client(clock), OPTIONS, context, clock, publish) for context in contexts]
+    loading = asyncio.gather(*(replica.load() for replica in replicas))
+    for _ in range(30):
+        await clock.advance(0.5)
+    await loading
+    assert len({replica.material.pair.certificate for replica in replicas}) == 1
