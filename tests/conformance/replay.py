@@ -17,9 +17,9 @@ from tests.kit.waiting import eventually
 Json = dict[str, Any]
 AT_ONCE = 12
 CALM = 1.5           # seconds for which an outcome must stay as recorded
-PATIENCE = 6.0       # seconds without any change after which a difference is final
-UNTOUCHED = 15.0     # the same while no controller has written anything yet
-LIMIT = 60.0         # seconds after which a case is judged although it still changes
+PATIENCE = 10.0      # seconds without any change after which a difference is final
+UNTOUCHED = 40.0     # the same while no controller has written anything yet
+LIMIT = 180.0        # seconds after which a case is judged although it still changes
 ALONE = {"localmodel"}     # areas of cluster-wide objects: one case at a time
 SETTINGS = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "inferenceservice-config", "namespace": "kserve"}}
 

@@ -8,7 +8,7 @@ T = TypeVar("T")
 FIRST, LONGEST = 0.02, 0.5
 
 
-async def eventually(question: Callable[[], T | Awaitable[T]], seconds: float = 20, otherwise: Callable[[], Any] | str = "") -> T:
+async def eventually(question: Callable[[], T | Awaitable[T]], seconds: float = 60, otherwise: Callable[[], Any] | str = "") -> T:
     """Ask until the answer is true and return it. A failed assertion counts as "not yet"; the last one is what the test fails with."""
     pause, last = FIRST, None
     deadline = asyncio.get_running_loop().time() + seconds
@@ -28,6 +28,6 @@ async def eventually(question: Callable[[], T | Awaitable[T]], seconds: float = 
         pause = min(pause * 1.5, LONGEST)
 
 
-def soon(question: Callable[[], T], seconds: float = 20, otherwise: Callable[[], Any] | str = "") -> T:
+def soon(question: Callable[[], T], seconds: float = 60, otherwise: Callable[[], Any] | str = "") -> T:
     """The same for tests that have no event loop."""
     return asyncio.run(eventually(question, seconds, otherwise))

