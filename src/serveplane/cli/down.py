@@ -51,8 +51,11 @@ async def _has_stopped(folder: Folder, pid: int) -> bool:
 
 
 def _exists(pid: int) -> bool:
+    """Whether the process is there; one that has ended and only waits for its parent to notice is not."""
     try:
         os.kill(pid, 0)
+        return b") Z" not in Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:   # no /proc on this system
+        return True
     except (ProcessLookupError, PermissionError):
         return False
-    return True
