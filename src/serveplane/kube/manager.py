@@ -111,6 +111,7 @@ class Manager:
         """Until stopped. Raises what ended it otherwise: `LeaseLost`, or an error that no retry can mend at start."""
         servers = await self._listen()
         try:
+            await self.open_client.document("/version")  # a wrong address, CA or token is told now, not after a minute
             async with asyncio.TaskGroup() as group:
                 main = group.create_task(self._main(group), name="manager")
                 await asyncio.wait({main})

