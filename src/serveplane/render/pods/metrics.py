@@ -29,7 +29,9 @@ def _aggregate(draft: PodDraft) -> None:
     set_env(proxy, "KSERVE_CONTAINER_PROMETHEUS_METRICS_PORT", draft.annotations.get(keys.PROMETHEUS_PORT, str(DEFAULT_PORT)))
     set_env(proxy, "KSERVE_CONTAINER_PROMETHEUS_METRICS_PATH", draft.annotations.get(keys.PROMETHEUS_PATH, METRICS_PATH))
     set_env(proxy, "AGGREGATE_PROMETHEUS_METRICS_PORT", str(AGGREGATE_PORT))
-    proxy.setdefault("ports", []).append({"name": "aggr-metric", "containerPort": AGGREGATE_PORT, "protocol": "TCP"})
+    ports = proxy.setdefault("ports", [])
+    if all(port.get("containerPort") != AGGREGATE_PORT for port in ports):
+        ports.append({"name": "aggr-metric", "containerPort": AGGREGATE_PORT, "protocol": "TCP"})
 
 
 def _text(value: str | int | bool) -> str:

@@ -62,6 +62,8 @@ def _image(uri: str) -> str:
 
 def _add_modelcar(draft: PodDraft, uri: str, path: str, suffix: str, facts: Facts) -> None:
     """A sidecar of the image keeps its files reachable through /proc; a link puts them where the server looks."""
+    if draft.container(f"modelcar{suffix}"):
+        return   # webhooks are called again when others changed the pod
     section = facts.settings.storage_initializer
     volume, parent = MODELCAR_VOLUME + suffix, posixpath.dirname(path.rstrip("/"))
     draft.add_volume({"name": volume, "emptyDir": {}})
@@ -115,7 +117,9 @@ def _add_fetch(draft: PodDraft, uri: str, path: str, facts: Facts) -> None:
     if container is None:
         container = initializer(facts)
         draft.init_containers.append(container)
-    container["args"] = [*(container.get("args") or []), f"oci://{_image(uri)}", path]
+    pair, words = [f"oci://{_image(uri)}", path], container.get("args") or []
+    if pair not in (words[place:place + 2] for place in range(0, len(words), 2)):
+        container["args"] = [*words, *pair]
     volume = volume_name(path) or "oci-fetch-model"
     draft.add_volume({"name": volume, "emptyDir": {}})
     for reader in (container, *draft.model_containers()):
