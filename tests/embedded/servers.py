@@ -177,6 +177,12 @@ def normal(value: Any) -> Any:
     return _text(value) if isinstance(value, str) else value
 
 
+def _member(key: str, item: Any) -> Any:
+    """Causes come in the order of a Go map where several writers are in conflict, that is, in none."""
+    found = normal(item)
+    return sorted(found, key=json.dumps) if key == "causes" and isinstance(found, list) else found
+
+
 def _text(text: str) -> str:
     for pattern, name in PATTERNS:
         text = pattern.sub(name, text)

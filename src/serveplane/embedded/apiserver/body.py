@@ -24,7 +24,7 @@ def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", JSON).split(";")[0].strip().lower() or JSON
 
 
-def decoded(request: Request) -> Json:
+def decoded(request: Request, wanted: str = "Object") -> Json:
     """The object of a create or update."""
     kind = media_type(request.headers)
     if kind == PROTOBUF:
@@ -33,16 +33,24 @@ def decoded(request: Request) -> Json:
         return _object(_yaml(request.body))
     if kind not in (JSON, "*/*"):
         raise errors.unsupported_media_type(kind, ACCEPTED)
-    return _object(json_value(request.body))
+    return _object(json_value(request.body, wanted))
 
 
-def json_value(body: bytes) -> Any:
+def json_value(body: bytes, wanted: str = "Object") -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from None
+        raise errors.bad_request(_unreadable(body, wanted, str(error))) from None
     except RecursionError:
         raise errors.bad_request("the object provided is nested too deeply") from None
+
+
+def _unreadable(body: bytes, wanted: str, error: str) -> str:
+    """The real server's sentence; how the text was wrong is told by its own parser where it is short enough to say."""
+    if "truncated" in error:
+        error = "unexpected end of JSON input"
+    shown = body[:60].decode(errors="replace") + (" ..." if len(body) > 60 else "")
+    return f"the object provided is unrecognized (must be of type {wanted}): couldn't get version/kind; json parse error: {error} ({shown})"
 
 
 def lenient(body: bytes) -> Any:

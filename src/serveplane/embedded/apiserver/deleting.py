@@ -73,7 +73,7 @@ class Options:
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
         if propagation not in ("", "Orphan", "Background", "Foreground"):
             raise invalid_option(
-                "DeleteOptions", "propagationPolicy", propagation, ["Background", "Foreground", "Orphan"]
+                "DeleteOptions", "propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"]
             )
         if orphan is not None:
             propagation = "Orphan" if orphan else "Background"
@@ -184,15 +184,19 @@ def _namespace_content(resource: Resource, value: Json) -> bool:
 
 def _check(resource: Resource, live: Json, options: Options) -> None:
     metadata = live["metadata"]
+    tail = "The object might have been deleted and then recreated"
     if options.uid and options.uid != metadata["uid"]:
-        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
-        raise errors.conflict(resource.plural, resource.group, metadata["name"], why)
-    if options.version and options.version != metadata["resourceVersion"]:
         why = (
-            f"Precondition failed: ResourceVersion in precondition: {options.version}, "
-            f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). {tail}"
         )
-        raise errors.conflict(resource.plural, resource.group, metadata["name"], why)
+        raise errors.conflict(resource.kind, resource.group, metadata["name"], why)
+    if options.version and options.version != metadata["resourceVersion"]:
+        given, now = options.version, metadata["resourceVersion"]
+        differs = (
+            f"the ResourceVersion in the precondition ({given}) does not match the ResourceVersion in record ({now})"
+        )
+        why = f"{differs}. The object might have been modified"
+        raise errors.conflict(resource.kind, resource.group, metadata["name"], why)
 
 
 def _finalizers(resource: Resource, value: Json, options: Options) -> bool:

@@ -51,12 +51,18 @@ def _forbidden(request: Request, asked: Attributes) -> errors.Refusal:
 async def resource_answer(core: "Core", request: Request) -> Answer:
     target = request.target
     resource = core.registry.find(target.group, target.version, target.resource)
+    if resource is None and not any(one.version == target.version for one in core.registry.in_group(target.group)):
+        return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
     if resource is None or (target.namespace and not resource.namespaced and resource.bucket != "namespaces"):
         raise errors.no_such_path()
     if target.subresource:
         return await subresources.answer(core, request, resource)
     wanted = verb(request)
-    if wanted not in resource.verbs:
+    if (
+        wanted not in resource.verbs
+        or (wanted == "create" and target.name)
+        or (wanted in ("update", "patch") and not target.name)
+    ):
         raise errors.method_not_allowed(request.method)
     if resource.namespaced and target.name and not target.namespace:
         raise errors.no_such_path()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from serveplane.embedded.apiserver import body, errors
 from serveplane.embedded.apiserver.request import Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.objects import Json
+from serveplane.objects import Json, schema
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def incoming(core: "Core", request: Request, resource: Resource) -> Json:
     """The object of a create or update: of this kind and version, decoded as the real server's types would."""
-    value = body.decoded(request)
+    value = body.decoded(request, resource.kind)
     check_type(value, resource)
     problems = _duplicates(request, value)
     return understood(core, request, resource, value, problems)
@@ -27,23 +27,23 @@ def _duplicates(request: Request, value: Json) -> list[str]:
 
 def check_type(value: Json, resource: Resource) -> None:
     version, kind = value.setdefault("apiVersion", resource.api_version), value.setdefault("kind", resource.kind)
-    if (version, kind) != (resource.api_version, resource.kind):
-        given = f"{version}, Kind={kind}" if "/" in str(version) else f"/{version}, Kind={kind}"
-        expected = (
-            f"{resource.api_version}, Kind={resource.kind}"
-            if resource.group
-            else f"/{resource.version}, Kind={resource.kind}"
+    if (version, kind) == (resource.api_version, resource.kind):
+        return
+    told = f'{kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {resource.kind}'
+    if resource.custom is None and schema.builtin(version, kind) is not None:
+        group = resource.group.split(".")[0] or "core"
+        raise errors.bad_request(
+            f"{told}: converting ({str(version).rpartition('/')[2]}.{kind}) to ({group}.{resource.kind}): unknown conversion"
         )
-        if kind != resource.kind:
-            raise errors.bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f'no kind "{kind}" is registered'
-                if False
-                else f"the object provided is unrecognized ({given}): expected {expected}"
-            )
+    if resource.custom is None:
+        raise errors.bad_request(
+            f'{told}: no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:110"'
+        )
+    if version != resource.api_version:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
+    raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
 
 
 def understood(core: "Core", request: Request, resource: Resource, value: Json, problems: list[str]) -> Json:

@@ -188,9 +188,17 @@ def _conflict(conflict: serverside.OwnershipConflict) -> errors.Refusal:
     if len(told) == 1:
         return errors.apply_conflict(f"Apply failed with 1 conflict: conflict with {told[0][0]}: {told[0][1]}", causes)
     lines = []
-    for owner, found in sorted(conflict.conflicts.items()):
+    for owner, found in sorted(conflict.conflicts.items(), key=lambda pair: _sorted_name(pair[0])):
         lines += [f"conflicts with {_told(owner)}:", *(f"- {path}" for path in found)]
     return errors.apply_conflict(f"Apply failed with {len(told)} conflicts: " + "\n".join(lines), causes)
+
+
+def _sorted_name(owner: str) -> str:
+    """Owners are told in the order of their names as Go writes them: manager first."""
+    entry = msgspec.json.decode(owner)
+    return msgspec.json.encode(
+        {key: entry[key] for key in ("manager", "operation", "apiVersion", "subresource") if key in entry}
+    ).decode()
 
 
 def _told(owner: str) -> str:

@@ -47,7 +47,7 @@ def _check_content(kind: str, content: Any) -> None:
     if kind == JSON_PATCH:
         if not isinstance(content, list) or not all(isinstance(step, dict) for step in content):
             raise errors.bad_request(
-                "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+                "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
             )
         if len(content) > OPERATIONS:
             message = f"The allowed maximum operations in a JSON patch is {OPERATIONS}, got {len(content)}"
@@ -66,13 +66,9 @@ def _patched(kind: str, live: Json, content: Any, resource: Resource) -> Json:
             result = jsonpatch.merge_patched(live, content)
         else:
             result = strategic.strategic_merged(live, content, resource.shape)
-    except jsonpatch.PatchFailed as error:
-        cause = errors.Cause("", str(error), "")
+    except jsonpatch.PatchFailed:
         raise errors.Refusal(
-            422,
-            "Invalid",
-            f"the server rejected our request due to an error in our request: {error}",
-            {"causes": [{"message": cause.message}]},
+            422, "Invalid", "the server rejected our request due to an error in our request", {}
         ) from None
     except (strategic.BadPatch, RecursionError) as error:
         raise errors.bad_request(str(error)) from None

@@ -100,7 +100,9 @@ def too_large_version(asked: int, now: int) -> errors.Refusal:
 
 def parse_version(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise errors.bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise errors.bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
     return int(text)
 
 
@@ -150,4 +152,6 @@ def _read_token(text: str) -> _Token:
         value = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
         return _Token(int(value["rv"]), str(value["start"]))
     except (ValueError, KeyError, TypeError):
-        raise errors.bad_request("continue key is not valid") from None
+        raise errors.bad_request(
+            "invalid continue token: continue key is not valid: illegal base64 data at input byte 0"
+        ) from None

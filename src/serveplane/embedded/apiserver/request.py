@@ -65,9 +65,10 @@ class Request:
     def dry_run(self) -> bool:
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
-            raise invalid_option(
-                "CreateOptions" if self.method == "POST" else "UpdateOptions", "dryRun", value, ["All"]
+            kind = {"POST": "CreateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}.get(
+                self.method, "UpdateOptions"
             )
+            raise invalid_option(kind, "dryRun", f'["{value}"]', ["All"], quoted=False)
         return value == "All"
 
     @property
@@ -75,7 +76,7 @@ class Request:
         value = self.query.get("fieldValidation") or "Warn"
         if value not in ("Strict", "Warn", "Ignore"):
             kind = {"POST": "CreateOptions", "PATCH": "PatchOptions"}.get(self.method, "UpdateOptions")
-            raise invalid_option(kind, "fieldValidation", value, ["Ignore", "Strict", "Warn"])
+            raise invalid_option(kind, "fieldValidation", value, ["", "Ignore", "Strict", "Warn"])
         return value
 
     @property
@@ -88,9 +89,9 @@ class Request:
         return named or self.headers.get("user-agent", "unknown").split("/")[0][:128]
 
 
-def invalid_option(kind: str, name: str, value: str, supported: list[str]) -> errors.Refusal:
-    known = ", ".join(f'"{item}"' for item in supported)
-    cause = errors.Cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {known}', name)
+def invalid_option(kind: str, name: str, value: str, supported: list[str], quoted: bool = True) -> errors.Refusal:
+    known, shown = ", ".join(f'"{item}"' for item in supported), f'"{value}"' if quoted else value
+    cause = errors.Cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {known}", name)
     return errors.invalid(kind, "meta.k8s.io", "", [cause])
 
 

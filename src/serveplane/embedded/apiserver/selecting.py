@@ -113,10 +113,13 @@ def _fields(request: Request, resource: Resource) -> selectors.FieldSelector:
     known = selectable(resource)
     for path, _, _ in parsed.terms:
         if REGARDING.get(path, path) not in known:
-            raise errors.bad_request(
-                f'Unable to find "{resource.api_version}, Resource={resource.plural}" that match label '
-                f'selector "", field selector "{text}": field label not supported: {path}'
+            listed = ", ".join(f'"{name}"' for name in ALWAYS)
+            why = (
+                f'"{path}" is not a known field selector: only {listed}'
+                if known == ALWAYS
+                else f"field label not supported: {path}"
             )
+            raise errors.bad_request(why)
     return selectors.FieldSelector(
         tuple((REGARDING.get(path, path), equal, value) for path, equal, value in parsed.terms)
     )

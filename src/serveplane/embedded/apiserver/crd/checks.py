@@ -61,7 +61,7 @@ def _versions(versions: list[Json]) -> Iterator[Cause]:
         seen.add(name)
         schema = (entry.get("schema") or {}).get("openAPIV3Schema")
         if schema is None:
-            yield Cause(REQUIRED, "Required value: schemas are required", f"{at}.schema.openAPIV3Schema")
+            yield Cause(REQUIRED, "Required value", f"{at}.schema.openAPIV3Schema")
             continue
         yield from _structural(schema, f"{at}.schema.openAPIV3Schema", root=True)
 
@@ -86,9 +86,7 @@ def _structural(schema: Any, at: str, root: bool = False) -> Iterator[Cause]:
     if schema.get("properties") and schema.get("additionalProperties"):
         yield Cause(
             "FieldValueForbidden",
-            "Forbidden: must not be used if properties is set"
-            if False
-            else "Forbidden: additionalProperties and properties are mutual exclusive",
+            "Forbidden: additionalProperties and properties are mutual exclusive",
             f"{at}.additionalProperties",
         )
     if schema.get("type") == "array" and schema.get("items") is None:

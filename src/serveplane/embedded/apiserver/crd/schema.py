@@ -120,12 +120,14 @@ class Node:
             return
         if value is None:
             return
+        if isinstance(value, list):
+            yield from self._list_problems(value, path, old)
         for check in self.checks:
             yield from check(value, path)
+        if isinstance(value, list):
+            yield from self._duplicates(value, path)
         if isinstance(value, dict):
             yield from self._object_problems(value, path, old)
-        elif isinstance(value, list):
-            yield from self._list_problems(value, path, old)
 
     def _type_problem(self, value: Any, path: str) -> Cause | None:
         if value is None:
@@ -149,7 +151,6 @@ class Node:
             yield from child.problems(item, at, before.get(name, ABSENT) if name in before else ABSENT)
 
     def _list_problems(self, value: list[Any], path: str, old: Any) -> Iterator[Cause]:
-        yield from self._duplicates(value, path)
         if self.items is None:
             return
         before = old if isinstance(old, list) else []

@@ -1,8 +1,9 @@
 """Custom resources: pruned, defaulted and validated by their definition's schema."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver import errors, jsonpath
 from serveplane.embedded.apiserver.crd.schema import ABSENT
 from serveplane.embedded.apiserver.errors import Cause
 from serveplane.embedded.apiserver.kinds import codec
@@ -12,6 +13,7 @@ from serveplane.objects import Json
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
     from serveplane.embedded.apiserver.crd.definition import Version
+    from serveplane.embedded.apiserver.crd.schema import Node
     from serveplane.embedded.apiserver.writing import Write
 
 METADATA = "meta.v1.ObjectMeta"
@@ -75,10 +77,36 @@ def problems(core: "Core", write: "Write") -> list[Cause]:
     program = _version(write.resource).program
     value = {key: item for key, item in write.value.items() if key != "metadata"}
     live = {key: item for key, item in write.live.items() if key != "metadata"} if write.live else ABSENT
-    found = list(program.problems(value, "", live))
+    found = list(program.problems(_without_nulls(value, program), "", live))
+    found += _scale_problems(write)
     if found:
         return found
     named = {"name": write.value["metadata"].get("name"), "generateName": write.value["metadata"].get("generateName")}
     visible = {**value, "metadata": {key: item for key, item in named.items() if item}}
     before = {**live, "metadata": visible["metadata"]} if live is not ABSENT else ABSENT
     return list(program.rule_problems(visible, "", before))
+
+
+def _scale_problems(write: "Write") -> Iterator[Cause]:
+    """What the scale subresource reads must be a number."""
+    scale = _version(write.resource).scale
+    for path in (scale["specReplicasPath"], scale["statusReplicasPath"]) if scale else ():
+        for found in jsonpath.values(write.value, path):
+            if found is not None and (not isinstance(found, int) or isinstance(found, bool)):
+                kind = {str: "string", float: "float64", bool: "bool"}.get(type(found), "map[string]interface {}")
+                yield Cause(
+                    "FieldValueInvalid",
+                    f"Invalid value: 0: {path} accessor error: {found} is of the type {kind}, expected int64",
+                    path,
+                )
+
+
+def _without_nulls(value: Json, node: "Node") -> Json:
+    """A null where the schema allows none counts as absent, so that a required field is missed rather than mistyped."""
+    out: Json = {}
+    for name, item in value.items():
+        child = node.properties.get(name, node.values)
+        if item is None and child is not None and not child.nullable and child.type:
+            continue
+        out[name] = _without_nulls(item, child) if isinstance(item, dict) and child is not None else item
+    return out

@@ -40,7 +40,7 @@ class Kinds:
         """Everything the server sets on a new object."""
         metadata = value["metadata"]
         if metadata.get("resourceVersion"):
-            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+            raise errors.Refusal(500, "", "resourceVersion should not be set on objects to be created")
         for field in SERVER_OWNED:
             metadata.pop(field, None)
         metadata.pop("resourceVersion", None)

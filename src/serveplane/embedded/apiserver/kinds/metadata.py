@@ -55,15 +55,10 @@ def check_metadata(resource: Resource, metadata: Json, live: Json | None = None)
 
 
 def _name(resource: Resource, name: str) -> Iterator[Cause]:
-    if not names.is_safe_path_part(name) or "%" in name:
-        why = (
-            f"may not contain '{next((letter for letter in '/%' if letter in name), '')}'"
-            if "/" in name or "%" in name
-            else f"may not be '{name}'"
-        )
-        yield invalid("metadata.name", name, why)
-    elif resource.plural in PATH_NAMES:
-        return
+    if resource.plural in PATH_NAMES:
+        if not names.is_safe_path_part(name) or "%" in name:
+            letter = next((letter for letter in "/%" if letter in name), "")
+            yield invalid("metadata.name", name, f"may not contain '{letter}'" if letter else f"may not be '{name}'")
     elif resource.bucket in RFC_1035_NAMES:
         if not names.is_dns_1035_label(name):
             yield invalid("metadata.name", name, LABEL_1035)
@@ -98,8 +93,8 @@ def _annotations(annotations: Mapping[str, str]) -> Iterator[Cause]:
 
 def _owners(owners: Any) -> Iterator[Cause]:
     controllers = 0
-    for index, owner in enumerate(owners):
-        at = f"metadata.ownerReferences[{index}]" if False else "metadata.ownerReferences"
+    for owner in owners:
+        at = "metadata.ownerReferences"
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
                 yield invalid(

@@ -1,17 +1,76 @@
-"""Validation of Kubernetes' own kinds: what their types require, and the rules that keep a cluster sane."""
+"""Validation of Kubernetes' own kinds: one walk over the types, asking the rules of each struct on the way."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from serveplane.embedded.apiserver.crd import checks
 from serveplane.embedded.apiserver.deleting import DEFINITIONS
 from serveplane.embedded.apiserver.errors import Cause
+from serveplane.embedded.apiserver.kinds import codec, immutable
+from serveplane.embedded.apiserver.kinds.rules import RULES
+from serveplane.objects import Json
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
     from serveplane.embedded.apiserver.writing import Write
 
+UNRULED_SUBRESOURCES = frozenset({"status", "scale", "finalize", "resize", "ephemeralcontainers"})
+
 
 def problems(core: "Core", write: "Write") -> Iterator[Cause]:
-    if write.resource.bucket == DEFINITIONS:
+    resource = write.resource
+    if resource.bucket == DEFINITIONS:
         yield from checks.problems(write.value, write.live)
+        return
+    if write.subresource in UNRULED_SUBRESOURCES:
+        return
+    struct = codec.struct_for(resource.group, resource.version, resource.kind)
+    if struct is not None:
+        yield from _walk(struct.name, write.value, "")
+    if write.live:
+        yield from immutable.problems(resource.bucket, write.value, write.live)
+
+
+def _walk(name: str, value: Json, path: str) -> Iterator[Cause]:
+    for rule in RULES.get(name, ()):
+        yield from rule(value, path)
+    for field, how, inner in _ruled(name):
+        found: Any = value.get(field)
+        if not found or field == "status":
+            continue
+        at = f"{path}.{field}" if path else field
+        if how == "[":
+            for index, member in enumerate(found):
+                yield from _walk(inner, member, f"{at}[{index}]")
+        elif not how:
+            yield from _walk(inner, found, at)
+
+
+@cache
+def _ruled(name: str) -> tuple[tuple[str, str, str], ...]:
+    """The fields that lead to a struct with rules: name, '' or '[', struct."""
+    found = []
+    for field, described in _all_fields(name):
+        _flags, _, kind = described.partition(":")
+        how, inner = kind.rstrip("@").partition("@")[0], kind.partition("@")[2]
+        if "@" in kind and how in ("", "[") and field != "metadata" and _has_rules(inner, frozenset({name})):
+            found.append((field, how, inner))
+    return tuple(found)
+
+
+def _all_fields(name: str) -> Iterator[tuple[str, str]]:
+    for field, described in codec.table().get(name, {}).items():
+        flags, _, kind = described.partition(":")
+        if "i" in flags and kind.startswith("@"):
+            yield from _all_fields(kind[1:])
+        else:
+            yield field, described
+
+
+@cache
+def _has_rules(name: str, seen: frozenset[str]) -> bool:
+    if name in RULES:
+        return True
+    inner = [described.partition("@")[2] for _, described in _all_fields(name) if "@" in described]
+    return any(one not in seen and _has_rules(one, seen | {name}) for one in inner)

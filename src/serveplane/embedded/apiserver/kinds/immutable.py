@@ -1,0 +1,166 @@
+"""What an update may not change, kind by kind."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from serveplane.embedded.apiserver.errors import Cause
+from serveplane.objects import Json
+
+IMMUTABLE = "field is immutable"
+PATHS: dict[str, tuple[str, ...]] = {
+    "deployments.apps": ("spec.selector",),
+    "replicasets.apps": ("spec.selector",),
+    "daemonsets.apps": ("spec.selector",),
+    "jobs.batch": ("spec.selector", "spec.completionMode", "spec.podFailurePolicy"),
+    "secrets": ("type",),
+    "runtimeclasses.node.k8s.io": ("handler",),
+    "endpointslices.discovery.k8s.io": ("addressType",),
+    "ingressclasses.networking.k8s.io": ("spec.controller",),
+}
+STATEFUL_SET = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+    "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+STATEFUL_SET_CHANGES = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+POD = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+CLAIM = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+
+
+def problems(bucket: str, value: Json, live: Json) -> Iterator[Cause]:
+    for path in PATHS.get(bucket, ()):
+        new, old = _at(value, path), _at(live, path)
+        if new != old:
+            yield _changed(path, new)
+    special = _SPECIAL.get(bucket)
+    if special is not None:
+        yield from special(value, live)
+
+
+def _at(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _changed(path: str, value: Any) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {msgspec.json.encode(value).decode()}: {IMMUTABLE}", path)
+
+
+def _forbidden(path: str, why: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {why}", path)
+
+
+def _data(value: Json, live: Json) -> Iterator[Cause]:
+    if not live.get("immutable"):
+        return
+    if not value.get("immutable"):
+        yield _forbidden("immutable", "field is immutable when `immutable` is set")
+    for field in ("data", "binaryData"):
+        if value.get(field) != live.get(field):
+            yield _forbidden(field, "field is immutable when `immutable` is set")
+
+
+def _stateful_set(value: Json, live: Json) -> Iterator[Cause]:
+    def fixed(spec: Json) -> Json:
+        return {key: item for key, item in spec.items() if key not in STATEFUL_SET_CHANGES}
+
+    if fixed(value["spec"]) != fixed(live["spec"]):
+        yield _forbidden("spec", STATEFUL_SET)
+
+
+def _job(value: Json, live: Json) -> Iterator[Cause]:
+    """The pods of a Job are settled, except while it is suspended and nothing has started."""
+    suspended = live["spec"].get("suspend") and not (live.get("status") or {}).get("startTime")
+    if value["spec"].get("template") != live["spec"].get("template") and not suspended:
+        yield _changed("spec.template", value["spec"].get("template"))
+    if (
+        value["spec"].get("completions") != live["spec"].get("completions")
+        and value["spec"].get("completionMode") != "Indexed"
+    ):
+        yield _changed("spec.completions", value["spec"].get("completions"))
+
+
+def _service(value: Json, live: Json) -> Iterator[Cause]:
+    old, new = live["spec"].get("clusterIP"), value["spec"].get("clusterIP")
+    kinds = {value["spec"].get("type"), live["spec"].get("type")}
+    if old and "ExternalName" not in kinds and new != old:
+        yield Cause("FieldValueInvalid", f'Invalid value: ["{new}"]: may not change once set', "spec.clusterIPs[0]")
+
+
+def _binding(value: Json, live: Json) -> Iterator[Cause]:
+    if value.get("roleRef") != live.get("roleRef"):
+        role = value["roleRef"]
+        shown = f'rbac.RoleRef{{APIGroup:"{role.get("apiGroup", "")}", Kind:"{role.get("kind", "")}", Name:"{role.get("name", "")}"}}'
+        yield Cause("FieldValueInvalid", f"Invalid value: {shown}: cannot change roleRef", "roleRef")
+
+
+def _storage_class(value: Json, live: Json) -> Iterator[Cause]:
+    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+        if value.get(field) != live.get(field):
+            yield _forbidden(field, f"updates to {field} are forbidden.")
+
+
+def _claim(value: Json, live: Json) -> Iterator[Cause]:
+    def fixed(spec: Json) -> Json:
+        return {
+            key: item
+            for key, item in spec.items()
+            if key not in ("volumeName", "resources", "volumeAttributesClassName")
+        }
+
+    if fixed(value["spec"]) != fixed(live["spec"]) or (
+        live["spec"].get("volumeName") and value["spec"].get("volumeName") != live["spec"]["volumeName"]
+    ):
+        yield _forbidden("spec", CLAIM)
+
+
+def _pod(value: Json, live: Json) -> Iterator[Cause]:
+    if _fixed_pod(value["spec"]) != _fixed_pod(live["spec"]):
+        yield _forbidden("spec", POD)
+
+
+def _fixed_pod(spec: Json) -> Json:
+    kept = {
+        key: item
+        for key, item in spec.items()
+        if key
+        not in (
+            "activeDeadlineSeconds",
+            "tolerations",
+            "terminationGracePeriodSeconds",
+            "ephemeralContainers",
+            "schedulingGates",
+            "nodeSelector" if spec.get("schedulingGates") else "",
+        )
+    }
+    for field in ("containers", "initContainers"):
+        kept[field] = [{key: item for key, item in one.items() if key != "image"} for one in spec.get(field) or ()]
+    return kept
+
+
+_SPECIAL = {
+    "configmaps": _data,
+    "secrets": _data,
+    "statefulsets.apps": _stateful_set,
+    "jobs.batch": _job,
+    "services": _service,
+    "pods": _pod,
+    "rolebindings.rbac.authorization.k8s.io": _binding,
+    "clusterrolebindings.rbac.authorization.k8s.io": _binding,
+    "storageclasses.storage.k8s.io": _storage_class,
+    "persistentvolumeclaims": _claim,
+}
