@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from serveplane.api.llminferenceservice.conversion import NEWER, OLDER
+from serveplane.api.mode import Mode
+from serveplane.api.policy import Policy
 from tests.conformance.recorded import GOLDEN, Case, cases
 from tests.counts import COUNTS, SEED
 from tests.kit.api import Api, Refused
@@ -136,7 +138,7 @@ async def test_broken_objects_are_answered_not_failed(
 
 
 async def test_every_sample_applies(hooks: Hooks, api: Api, namespace: str) -> None:
-    hooks.objects = list(SAMPLES.values())
+    hooks.objects, hooks.policy = list(SAMPLES.values()), Policy(default_mode=Mode.STANDARD)
     for file, obj in SAMPLES.items():
         refused = ""
         try:

@@ -1,6 +1,5 @@
 """Whatever arrives at admission gets an answer: generated objects, broken objects, random JSON."""
 
-import time
 from random import Random
 from typing import Any
 
@@ -15,7 +14,6 @@ from tests.unit.api.generated import KINDS, an_object, broken
 
 Json = dict[str, Any]
 POLICY = Policy(default_mode=Mode.STANDARD, limits={"cpu": "1"}, requests={"cpu": "1"}, local_models=True)
-PATIENCE = 2.0
 
 
 def reviewed(obj: Json, old: Json | None, context: Context) -> None:
@@ -37,11 +35,9 @@ def test_every_review_ends_with_an_answer(version: str, kind: str) -> None:
     context = Context(POLICY, lambda wanted, _: cached if "Cache" in wanted else [], open_parts=True)
     for _ in range(COUNTS.fuzzed_objects // len(KINDS)):
         obj = an_object(version, kind, random)
-        started = time.perf_counter()
         reviewed(obj, None, context)
         reviewed(broken(obj, random), obj, context)
         stored(broken(obj, random), context)
-        assert time.perf_counter() - started < PATIENCE
 
 
 @pytest.mark.parametrize(("version", "kind"), KINDS, ids=lambda word: word.rsplit("/", 1)[-1])
