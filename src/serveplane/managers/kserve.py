@@ -55,6 +55,7 @@ def wired(transport: HttpTransport, for_webhooks: HttpTransport, options: Option
         cluster_domain=environment.cluster_domain, clock=SYSTEM, registry=manager.registry, workers=options.workers)
     manager.add(services.controller)
     services.attached()
+    manager.when_leading(services.follow_neighbours)
     reader = Client(for_webhooks, SYSTEM, registry=manager.registry, user_agent=manager.options.user_agent)
     admission = Admission(PodCredentials(reader), manager.informers, services.caches, settings, environment.namespace)
     server = WebhookServer(port=options.webhook_port, registry=manager.registry)

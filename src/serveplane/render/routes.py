@@ -44,12 +44,12 @@ class Shares:
 NO_SHARES = Shares({})
 
 
-def routes(service: InferenceService, blueprint: Blueprint, shares: Shares, settings: Settings) -> list[Json]:
-    """Every route of a service that shall be reached from outside."""
+def routes(service: InferenceService, blueprint: Blueprint, shares: Shares, settings: Settings, *, gateway_api: bool) -> list[Json]:
+    """Every route of a service that shall be reached from outside: HTTPRoutes, or one Ingress."""
     section = settings.ingress
     if not hosts.has_route(service, section):
         return []
-    if not section.enable_gateway_api:
+    if not gateway_api:
         return [ingress(service, blueprint, settings)]
     return [*(_component_route(service, workload, shares, settings, blueprint) for workload in blueprint.stable),
             _service_route(service, blueprint, shares, settings)]

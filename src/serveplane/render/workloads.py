@@ -92,10 +92,9 @@ class Blueprint:
         return self.workload(ComponentKind.TRANSFORMER) or self.predictor
 
 
-def stable_blueprint(service: InferenceService, facts: Facts) -> Blueprint:
+def stable_blueprint(service: InferenceService, selection: Selection | None, facts: Facts) -> Blueprint:
     """Everything but canaries. Raises `InvalidSpec` where the spec, or the runtime it names, is at fault."""
     head, *others = components(service)
-    selection = select_runtime(head, facts)
     predictor, extra = predictor_workload(service, head, selection, facts)
     labels = {**service.labels, **extra}
     assistants = tuple(assistant_workload(service, component, labels, predictor.name, facts) for component in others)

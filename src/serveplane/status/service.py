@@ -15,6 +15,7 @@ from serveplane.objects.conditions import condition
 from serveplane.status.deployments import FALSE, TRUE, UNKNOWN, Judgement
 
 READY, INGRESS_READY, STOPPED, ROLLING_OUT, CANARY_READY = "Ready", "IngressReady", "Stopped", "RollingOut", "CanaryPredictorReady"
+NEIGHBOURS_READY = "NeighboursReady"
 COMPONENT_READY = {kind: f"{kind.value.capitalize()}Ready" for kind in ComponentKind}
 TERMINAL = (COMPONENT_READY[ComponentKind.PREDICTOR], INGRESS_READY)
 """What `Ready` depends on; the others are told with severity Info."""

@@ -19,6 +19,7 @@ from serveplane.controllers.inferenceservice.world import (
     SCALED_OBJECT,
     SERVICE,
 )
+from serveplane.kube.errors import NoSuchKind
 from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import Key, Kind
 from serveplane.kube.store import Change, Item
@@ -72,6 +73,10 @@ class Caches:
         for informer in informers:
             if informer.kind in kinds and informer.kind not in self.children and informer.kind != CONFIG_MAP:
                 self.children[informer.kind] = informer
+
+    def absent_kinds(self) -> frozenset[Kind]:
+        """Neighbours' kinds that the server was found not to have."""
+        return frozenset(kind for kind, informer in self.children.items() if isinstance(informer.trouble, NoSuchKind))
 
     def runtimes_of(self, namespace: str) -> list[ServingRuntime]:
         return [_runtime(item.raw) for item in self.runtimes.items(namespace)]

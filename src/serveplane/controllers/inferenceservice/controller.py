@@ -14,7 +14,6 @@ from serveplane.controllers.inferenceservice.world import (
     CONFIG_MAP,
     DEPLOYMENT,
     INFERENCE_SERVICE,
-    OPTIONAL_KINDS,
     Notice,
     Plan,
     World,
@@ -26,7 +25,7 @@ from serveplane.kube.controller import Controller
 from serveplane.kube.errors import Conflict, KubeError, LeaseLost, NotFound
 from serveplane.kube.events import Recorder
 from serveplane.kube.informers import Informers
-from serveplane.kube.kind import Key, Kind, ObjectRef, is_being_deleted, key_of, ref_of
+from serveplane.kube.kind import Key, ObjectRef, is_being_deleted, key_of, ref_of
 from serveplane.kube.metrics import Registry
 from serveplane.objects import Json
 from serveplane.objects.jsonpatch import merge_patch
@@ -37,6 +36,7 @@ from serveplane.status.service import is_ready
 
 LOG = logging.getLogger(__name__)
 FINALIZER = "inferenceservice.finalizers"
+NEIGHBOUR_SECONDS = 2.0
 LONGEST_WAIT_FOR_SECRET = timedelta(minutes=1)
 
 
@@ -63,6 +63,14 @@ class InferenceServices:
     def attached(self) -> None:
         """After the controller was given its caches."""
         self._caches.remember(CHILD_KINDS, self._informers)
+
+    async def follow_neighbours(self) -> None:
+        """Look at every service again when a neighbour's kind appears or goes; the caches find that out by themselves."""
+        known = self._caches.absent_kinds()
+        while True:
+            await self._clock.sleep(NEIGHBOUR_SECONDS)
+            if known != (known := self._caches.absent_kinds()):
+                self.controller.resync_all()
 
     async def reconcile(self, key: Key) -> timedelta | None:
         raw = self._caches.services.get(*key)
@@ -103,15 +111,12 @@ class InferenceServices:
             cluster_domain=self._domain, control_namespace=self._namespace)
         live = {ref_of(child): child for child in self._children(raw)}
         pods = {ref.name: self._caches.pods_of(namespace, app) for ref, app in _apps(live)}
-        return World(raw=raw, facts=facts, now=self._clock.now(), live=live, pods=pods, absent_kinds=await self._absent_kinds(),
+        return World(raw=raw, facts=facts, now=self._clock.now(), live=live, pods=pods, absent_kinds=self._caches.absent_kinds(),
                      ca_bundle=await self._ca_bundle(settings.storage_initializer.ca_bundle_config_map_name))
 
     def _children(self, raw: Json) -> Iterator[Json]:
         for informer in self._caches.children.values():
             yield from informer.by_index("owner", raw["metadata"]["uid"])
-
-    async def _absent_kinds(self) -> frozenset[Kind]:
-        return frozenset([kind for kind in OPTIONAL_KINDS if not await self._client.discovery.served(kind)])
 
     async def _ca_bundle(self, name: str) -> str | None:
         if not name:
@@ -204,10 +209,9 @@ def _notices(before: Json, after: Json, plan: Plan) -> Iterator[Notice]:
     """What a user would want to be told at the moment it happens; a failure is told once, when its text changes."""
     if is_ready(after) != is_ready(before):
         yield _readiness_notice(after)
-    old = (before.get("modelStatus") or {}).get("lastFailureInfo") or {}
-    for notice in plan.notices:
-        if notice.message != old.get("message"):
-            yield notice
+    if not before or plan.failure or not is_ready(after):
+        old = (before.get("modelStatus") or {}).get("lastFailureInfo") or {}
+        yield from (notice for notice in plan.notices if notice.message != old.get("message"))
 
 
 def _readiness_notice(after: Json) -> Notice:

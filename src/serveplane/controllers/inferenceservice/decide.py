@@ -1,4 +1,5 @@
 """From a world to a plan. No I/O: `serveplane plan`, the tests and the controller all come through here."""
+from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
@@ -16,7 +17,7 @@ from serveplane.render.metadata import is_multi_model
 from serveplane.render.names import model_config_name
 from serveplane.render.pods.storage import GLOBAL_CA_BUNDLE
 from serveplane.render.routes import Shares, routes
-from serveplane.render.runtimes import FailureReason, InvalidSpec, Selection
+from serveplane.render.runtimes import InvalidSpec, Selection
 from serveplane.render.services import services
 from serveplane.render.workloads import Blueprint, Canary, Workload, select_runtime, stable_blueprint
 from serveplane.settings import Settings
@@ -42,22 +43,23 @@ def decide(world: World) -> Plan:
 
 def _standard(world: World, head: Component, selection: Selection | None) -> Plan:
     service, settings = world.service, world.facts.settings
-    blueprint = stable_blueprint(service, world.facts)
+    blueprint = stable_blueprint(service, selection, world.facts)
     blueprint = replace(blueprint, canaries=tuple(canaries(world.raw, service, world.facts)))
     ready = [canary for canary in blueprint.canaries if _is_up(world, canary)]
     blueprint = _lightened(blueprint, ready)
     children = [child for workload in blueprint.workloads for child in workload_children(workload, settings)]
-    children += routes(service, blueprint, Shares.of(blueprint, ready), settings)
+    children += routes(service, blueprint, Shares.of(blueprint, ready), settings, gateway_api=world.uses_gateway_api)
     if is_multi_model(head):
         children.append(_model_config(world))
-    missing = _missing_kind(children, world)
-    if missing is not None:
-        raise missing
-    notices = [Notice("Warning", "DuplicateEntry", text) for workload in blueprint.workloads for text in workload.warnings]
+    missing = list(dict.fromkeys(kind for kind in map(kind_of, children) if kind in world.absent_kinds))
+    children = [child for child in children if kind_of(child) not in world.absent_kinds]
+    notices = [*_absences(world, missing)]
+    notices += [Notice("Warning", "DuplicateEntry", text) for workload in blueprint.workloads for text in workload.warnings]
     broken = [canary for canary in blueprint.canaries if canary.failure]
     notices += [Notice("Warning", "CanaryInvalid", f"canary {canary.name}: {canary.failure}") for canary in broken]
     return Plan(children=tuple(children), shared=_shared(world), blueprint=blueprint, selection=selection,
-                notices=tuple(notices), frozen=_is_frozen(world), prune=not broken)
+                notices=tuple(notices), frozen=_is_frozen(world), prune=not broken,
+                missing=tuple(missing))
 
 
 def workload_children(workload: Workload, settings: Settings) -> list[Json]:
@@ -101,13 +103,13 @@ def _shared(world: World) -> tuple[Json, ...]:
     return ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {CA_BUNDLE_KEY: world.ca_bundle}},)
 
 
-def _missing_kind(children: list[Json], world: World) -> InvalidSpec | None:
-    absent: list[Kind] = [kind for kind in map(kind_of, children) if kind in world.absent_kinds]
-    if not absent:
-        return None
-    kind = absent[0]
-    return InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC,
-                       f"The cluster does not know the kind {kind.kind} ({kind.api_version}), which this service needs; install it first")
+def _absences(world: World, missing: list[Kind]) -> Iterator[Notice]:
+    """What a service asks for and the cluster cannot give; everything else is made all the same."""
+    if world.facts.settings.ingress.enable_gateway_api and not world.uses_gateway_api:
+        yield Notice("Warning", "GatewayApiNotInstalled", "The Gateway API is not installed here; an Ingress is used instead")
+    for kind in missing:
+        words = f"The cluster does not know {kind.kind} ({kind.api_version}), which this service asks for"
+        yield Notice("Warning", "KindNotInstalled", words)
 
 
 def _refusal(failure: InvalidSpec) -> Notice:

@@ -20,6 +20,7 @@ from serveplane.status.service import (
     CANARY_READY,
     COMPONENT_READY,
     INGRESS_READY,
+    NEIGHBOURS_READY,
     ROLLING_OUT,
     STOPPED,
     Report,
@@ -79,7 +80,7 @@ def _running(scene: _Scene, error: str) -> Outcome:
     rolling = "; ".join(judgement.rolling for judgement in judgements.values() if judgement.rolling)
     serving = judgements[ComponentKind.PREDICTOR].serves
     conditions = [*(component_condition(kind, judgement) for kind, judgement in judgements.items()), route,
-                  Told(STOPPED, FALSE), *_rolling_condition(judgements, rolling), *_canary_condition(scene)]
+                  Told(STOPPED, FALSE), *_missing_condition(scene), *_rolling_condition(judgements, rolling), *_canary_condition(scene)]
     all_serve = serving and route.status == TRUE and all(judgement.serves for judgement in judgements.values())
     report = Report(
         mode=world.mode, generation=_generation(world), conditions=conditions, runtime=_runtime(scene),
@@ -117,7 +118,7 @@ def _route_condition(scene: _Scene) -> Told:
     if waiting is not None:
         name = waiting.value.capitalize()
         return Told(INGRESS_READY, FALSE, f"{name} Deployment NotReady", f"the route waits for the {waiting.value}")
-    trouble = _gateway_trouble(scene) if section.enable_gateway_api else _ingress_trouble(scene)
+    trouble = _gateway_trouble(scene) if scene.world.uses_gateway_api else _ingress_trouble(scene)
     return Told(INGRESS_READY, FALSE, trouble.reason, trouble.message) if trouble else Told(INGRESS_READY, TRUE)
 
 
@@ -142,6 +143,13 @@ def _rolling_condition(judgements: Mapping[ComponentKind, Judgement], rolling: s
     if blocker is None:
         return [Told(ROLLING_OUT, TRUE, "ReplicasUpdating", rolling)]
     return [Told(ROLLING_OUT, FALSE, blocker.reason, f"{rolling}; {blocker.message}")]
+
+
+def _missing_condition(scene: _Scene) -> list[Told]:
+    """Said only while a neighbour is missing: the service runs, but not all of what was asked for."""
+    names = ", ".join(f"{kind.kind} ({kind.api_version})" for kind in scene.plan.missing)
+    words = f"the cluster does not know {names}, which this service asks for"
+    return [Told(NEIGHBOURS_READY, FALSE, "KindNotInstalled", words)] if names else []
 
 
 def _canary_condition(scene: _Scene) -> list[Told]:

@@ -2,6 +2,7 @@
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from serveplane.api import keys
 from serveplane.api.inferenceservice import inference_service
@@ -47,9 +48,14 @@ class World:
     assume_healthy: bool = False
     """For `plan`: what will be there once everything is up."""
 
-    @property
+    @cached_property
     def service(self) -> InferenceService:
         return inference_service(self.raw)
+
+    @property
+    def uses_gateway_api(self) -> bool:
+        """As the settings wish, where the cluster has it; an Ingress takes its place otherwise."""
+        return self.facts.settings.ingress.enable_gateway_api and HTTP_ROUTE not in self.absent_kinds
 
     @property
     def mode(self) -> Mode:
@@ -86,3 +92,5 @@ class Plan:
     """Children are to stay as they are."""
     prune: bool = True
     """Whether the plan is whole, so that what it does not have may go."""
+    missing: Sequence[Kind] = ()
+    """Kinds that the service asks for and the cluster does not know."""
