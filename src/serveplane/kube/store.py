@@ -118,7 +118,7 @@ class Store:
         self.kind = kind
         self._entries: dict[Key, bytes | str] = {}  # bytes: the object; str: the uid of a foreign one
         self._index_functions: dict[str, Index] = {"owner": by_owner}
-        self._indexes: dict[str, dict[str, set[Key]]] = {"owner": {}}
+        self._indexes: dict[str, dict[str, Key | set[Key]]] = {"owner": {}}  # a set only where there are several
         self._listeners: list[Listener] = []
         self.keeps: list[Keep] | None = []
         """Who wants an object kept whole; None keeps all."""
@@ -155,7 +155,8 @@ class Store:
         return [found for key in self.index_keys(index, value) if (found := self.get(key)) is not None]
 
     def index_keys(self, index: str, value: str) -> list[Key]:
-        return sorted(self._indexes[index].get(value, ()))
+        found = self._indexes[index].get(value)
+        return [found] if isinstance(found, Key) else sorted(found or ())
 
     def sizes(self) -> tuple[int, int, int]:
         """Objects kept, foreign ones, and bytes of those kept."""
@@ -227,17 +228,24 @@ class Store:
                 self._enter(name, new)
 
     def _enter(self, name: str, item: Item) -> None:
+        index, key = self._indexes[name], item.key
         for value in self._index_functions[name](item):
-            self._indexes[name].setdefault(value, set()).add(item.key)
+            found = index.get(value)
+            if found is None or found == key:
+                index[value] = key
+            elif isinstance(found, Key):
+                index[value] = {found, key}
+            else:
+                found.add(key)
 
     def _leave(self, name: str, item: Item) -> None:
-        index = self._indexes[name]
+        index, key = self._indexes[name], item.key
         for value in self._index_functions[name](item):
-            keys = index.get(value)
-            if keys is not None:
-                keys.discard(item.key)
-                if not keys:
-                    del index[value]
+            found = index.get(value)
+            if isinstance(found, set) and len(found) > 1:
+                found.discard(key)
+            elif found == key or found == {key}:
+                del index[value]
 
     def _tell(self, change: Change | None) -> None:
         for listener in self._listeners if change else ():
