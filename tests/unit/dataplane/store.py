@@ -80,12 +80,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def give(self, content: bytes) -> None:
         store, wanted = self.store, self.headers.get("Range")
-        status, body, headers = 200, content, {"ETag": f'"{store.etag(content)}"', "Content-Type": "application/octet-stream", **store.headers}
+        status, body, headers = (
+            200,
+            content,
+            {"ETag": f'"{store.etag(content)}"', "Content-Type": "application/octet-stream", **store.headers},
+        )
         if wanted and store.ranges:
             first, _, last = wanted.removeprefix("bytes=").partition("-")
             start, end = int(first), min(int(last) + 1 if last else len(content), len(content))
             if start >= len(content):
-                return self.answer(416, {}, b"")
+                self.answer(416, {}, b"")
+                return
             status, body = 206, content[start:end]
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
         if store.corrupt:
@@ -117,24 +122,37 @@ class Handler(BaseHTTPRequestHandler):
 def s3_listing(store: Store, bucket: str, query: dict[str, str]) -> bytes:
     names = sorted(path for path in store.objects if path.startswith(bucket.rstrip("/") + "/" + query["prefix"]))
     start = int(query.get("continuation-token", 0))
-    rows = "".join(
-        f"<Contents><Key>{name.split('/', 2)[2]}</Key><Size>{len(store.objects[name])}</Size><ETag>&quot;{store.etag(store.objects[name])}&quot;</ETag></Contents>"
-        for name in names[start:start + store.page])
+    rows = ""
+    for name in names[start : start + store.page]:
+        content = store.objects[name]
+        rows += f"<Contents><Key>{name.split('/', 2)[2]}</Key><Size>{len(content)}</Size>"
+        rows += f"<ETag>&quot;{store.etag(content)}&quot;</ETag></Contents>"
     more = f"<NextContinuationToken>{start + store.page}</NextContinuationToken>" if start + store.page < len(names) else ""
-    return f'<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">{rows}{more}</ListBucketResult>'.encode()
+    namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
+    return f'<?xml version="1.0"?><ListBucketResult xmlns="{namespace}">{rows}{more}</ListBucketResult>'.encode()
 
 
 def azure_listing(store: Store, container: str, query: dict[str, str]) -> bytes:
-    rows = "".join(
-        f"<Blob><Name>{name.split('/', 2)[2]}</Name><Properties><Content-Length>{len(content)}</Content-Length><Etag>{store.etag(content)}</Etag>"
-        f"<Content-MD5>{base64.b64encode(hashlib.md5(content).digest()).decode()}</Content-MD5></Properties></Blob>"
-        for name, content in sorted(store.objects.items()) if name.startswith(f"{container}/{query['prefix']}"))
+    rows = ""
+    for name, content in sorted(store.objects.items()):
+        if name.startswith(f"{container}/{query['prefix']}"):
+            digest = base64.b64encode(hashlib.md5(content).digest()).decode()
+            rows += f"<Blob><Name>{name.split('/', 2)[2]}</Name><Properties><Content-Length>{len(content)}</Content-Length>"
+            rows += f"<Etag>{store.etag(content)}</Etag><Content-MD5>{digest}</Content-MD5></Properties></Blob>"
     return f'<?xml version="1.0"?><EnumerationResults><Blobs>{rows}</Blobs><NextMarker/></EnumerationResults>'.encode()
 
 
 def gcs_listing(store: Store, bucket: str, query: dict[str, str]) -> bytes:
-    items = [{"name": name.split("/", 2)[2], "size": str(len(content)), "generation": "1", "md5Hash": base64.b64encode(hashlib.md5(content).digest()).decode()}
-             for name, content in sorted(store.objects.items()) if name.startswith(f"/{bucket}/{query['prefix']}")]
+    items = [
+        {
+            "name": name.split("/", 2)[2],
+            "size": str(len(content)),
+            "generation": "1",
+            "md5Hash": base64.b64encode(hashlib.md5(content).digest()).decode(),
+        }
+        for name, content in sorted(store.objects.items())
+        if name.startswith(f"/{bucket}/{query['prefix']}")
+    ]
     return json.dumps({"items": items}).encode()
 
 

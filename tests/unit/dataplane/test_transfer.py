@@ -26,7 +26,13 @@ def store() -> Iterator[Store]:
         yield started
 
 
-def fetch(store: Store, folder: Path, settings: TransferSettings = FAST, path: str = "/m/model.bin", environment: dict[str, str] | None = None) -> io.StringIO:
+def fetch(
+    store: Store,
+    folder: Path,
+    settings: TransferSettings = FAST,
+    path: str = "/m/model.bin",
+    environment: dict[str, str] | None = None,
+) -> io.StringIO:
     told = io.StringIO()
     download(store.url + path, str(folder), Patterns(), settings, environment or {}, told)
     return told

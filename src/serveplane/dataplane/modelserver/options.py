@@ -29,6 +29,7 @@ class Options:
     workers: int = 1
     framework: str = ""
     pickle: str = "any"
+    own_arithmetic: bool = True
     threads: int = 1
     max_queue: int = QUEUE
     max_batch_rows: int = 1024
@@ -60,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="default: by the file's name and first bytes")
     model.add_argument("--pickle", choices=PICKLE_RULES, default="any",
                        help="pickles run code. any: as KServe; known: only models computed without running the file; never: none")
+    model.add_argument("--own_arithmetic", type=truth, default=True,
+                       help="compute well-known scikit-learn models without scikit-learn (default: %(default)s)")
     model.add_argument("--nthread", type=_positive, default=1, help="threads of XGBoost, LightGBM and ONNX (default: %(default)s)")
     _add_listening(parser.add_argument_group("listening"), environment)
     _add_limits(parser.add_argument_group("limits"))
@@ -75,14 +78,30 @@ def options(args: argparse.Namespace) -> Options:
     if port is None:
         port = 8443 if certificate and key else 8080
     return Options(
-        model_name=args.model_name, model_dir=Path(pod.real_path(args.model_dir.removeprefix("file://"))), host=args.host, http_port=port,
-        grpc_port=args.grpc_port, enable_grpc=args.enable_grpc, workers=args.workers, framework=args.framework, pickle=args.pickle,
-        threads=args.nthread, max_queue=args.max_queue, max_batch_rows=args.max_batch_rows, max_body_bytes=args.max_body_bytes,
-        grace_seconds=args.grace_period, keep_alive_seconds=args.timeout_keep_alive,
-        certificate=pod.real_path(certificate), key=pod.real_path(key),
-        predictor_host=args.predictor_host or "", predictor_protocol=args.predictor_protocol or args.protocol,
-        predictor_tls=args.predictor_use_ssl, predictor_timeout=args.predictor_request_timeout_seconds,
-        predictor_retries=args.predictor_request_retries, predictor_health=args.enable_predictor_health_check,
+        model_name=args.model_name,
+        model_dir=Path(pod.real_path(args.model_dir.removeprefix("file://"))),
+        host=args.host,
+        http_port=port,
+        grpc_port=args.grpc_port,
+        enable_grpc=args.enable_grpc,
+        workers=args.workers,
+        framework=args.framework,
+        pickle=args.pickle,
+        own_arithmetic=args.own_arithmetic,
+        threads=args.nthread,
+        max_queue=args.max_queue,
+        max_batch_rows=args.max_batch_rows,
+        max_body_bytes=args.max_body_bytes,
+        grace_seconds=args.grace_period,
+        keep_alive_seconds=args.timeout_keep_alive,
+        certificate=pod.real_path(certificate),
+        key=pod.real_path(key),
+        predictor_host=args.predictor_host or "",
+        predictor_protocol=args.predictor_protocol or args.protocol,
+        predictor_tls=args.predictor_use_ssl,
+        predictor_timeout=args.predictor_request_timeout_seconds,
+        predictor_retries=args.predictor_request_retries,
+        predictor_health=args.enable_predictor_health_check,
         grpc_max_message=max(args.grpc_max_send_message_length, args.grpc_max_receive_message_length),
     )
 

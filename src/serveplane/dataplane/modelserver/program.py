@@ -76,7 +76,8 @@ def _is_single(options: Options) -> bool:
 
 
 def _opened(options: Options, name: str, folder: Path) -> Model:
-    return open_model(name, folder, FormatOptions(options.framework, options.pickle, options.threads, options.limits))
+    return open_model(name, folder, FormatOptions(
+        options.framework, options.pickle, options.threads, options.limits, options.own_arithmetic))
 
 
 def _predictor(repository: Repository, options: Options) -> Predictor | None:

@@ -36,8 +36,8 @@ def is_archive(name: str) -> bool:
     return name.casefold().endswith((".zip", *TAR_SUFFIXES))
 
 
-def unpack(archive: Path, name: str, folder: Path, limits: UnpackLimits | None = None) -> None:
-    """Unpack into an empty folder. `name` says which kind of archive it is."""
+def unpack(archive: Path, name: str, folder: Path, limits: UnpackLimits | None = None, only: str = "") -> int:
+    """Unpack into a folder; how many entries came out. `name` says which kind of archive it is, `only` takes one folder of it."""
     limits = limits or UnpackLimits()
     budget = _Budget(archive.stat().st_size * limits.ratio + limits.free_bytes, limits.entries)
     folder.mkdir(parents=True, exist_ok=True)
@@ -45,11 +45,12 @@ def unpack(archive: Path, name: str, folder: Path, limits: UnpackLimits | None =
         if name.casefold().endswith(".zip"):
             _unpack_zip(archive, folder, budget)
         else:
-            _unpack_tar(archive, folder, budget)
+            _unpack_tar(archive, folder, budget, only)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise StorageError(f"{name} is not a valid archive: {error}") from error
     except OSError as error:
         raise StorageError(f"{name} cannot be unpacked: {error.strerror or error}") from error
+    return budget.taken
 
 
 class _Budget:
@@ -57,9 +58,11 @@ class _Budget:
 
     def __init__(self, size: int, entries: int) -> None:
         self._bytes, self._entries = size, entries
+        self.taken = 0
 
     def entry(self) -> None:
         self._entries -= 1
+        self.taken += 1
         if self._entries < 0:
             raise Unsafe("the archive holds too many entries")
 
@@ -69,10 +72,12 @@ class _Budget:
             raise Unsafe("the archive unpacks to far more than its size; it looks like a bomb")
 
 
-def _unpack_tar(archive: Path, folder: Path, budget: _Budget) -> None:
+def _unpack_tar(archive: Path, folder: Path, budget: _Budget, only: str) -> None:
     links: list[tarfile.TarInfo] = []
     with tarfile.open(archive, "r:*", encoding="utf-8") as tar:
         for member in tar:
+            if only and not _moved_up(member, only):
+                continue
             budget.entry()
             if member.issym() or member.islnk():
                 links.append(member)
@@ -85,6 +90,17 @@ def _unpack_tar(archive: Path, folder: Path, budget: _Budget) -> None:
             else:
                 raise Unsafe(f"the archive holds {member.name[:200]!r}, which is a device or pipe")
     _make_links(folder, links, budget)
+
+
+def _moved_up(member: tarfile.TarInfo, only: str) -> bool:
+    """Whether a member lies in the folder; its name then loses that folder."""
+    name = member.name.removeprefix("./").removeprefix("/")
+    if not name.startswith(only + "/") or name.rpartition("/")[2].startswith(".wh."):
+        return False
+    member.name = name.removeprefix(only + "/")
+    if member.islnk():
+        member.linkname = member.linkname.removeprefix("./").removeprefix("/").removeprefix(only + "/")
+    return bool(member.name)
 
 
 def _unpack_zip(archive: Path, folder: Path, budget: _Budget) -> None:

@@ -11,7 +11,7 @@ from serveplane import pod
 from serveplane.clock import SYSTEM, Clock
 from serveplane.dataplane.storage import sources
 from serveplane.dataplane.storage.archives import is_archive, unpack
-from serveplane.dataplane.storage.errors import shown
+from serveplane.dataplane.storage.errors import StorageError, shown
 from serveplane.dataplane.storage.files import Listing, Patterns
 from serveplane.dataplane.storage.progress import Progress
 from serveplane.dataplane.storage.sources import local
@@ -41,6 +41,9 @@ def download(uri: str, destination: str, patterns: Patterns | None = None, setti
 
 
 def _finish(listing: Listing, staging: Staging) -> None:
+    if listing.layers:
+        _finish_layers(listing, staging)
+        return
     first = listing.files[0]
     if not (listing.unpack and len(listing.files) == 1 and is_archive(first.path)):
         staging.publish(listing.files)
@@ -48,6 +51,16 @@ def _finish(listing: Listing, staging: Staging) -> None:
     unpacked = staging.folder / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)   # left by a run that was cut
     unpack(staging.finished(first), first.path, unpacked)
+    staging.publish_folder(unpacked)
+
+
+def _finish_layers(listing: Listing, staging: Staging) -> None:
+    """Layers lie over each other, the last on top."""
+    unpacked = staging.folder / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    entries = sum(unpack(staging.finished(layer), "layer.tar", unpacked, only=listing.layers) for layer in listing.files)
+    if not entries:
+        raise StorageError(f"the image has no folder /{listing.layers} with a model in it")
     staging.publish_folder(unpacked)
 
 

@@ -25,6 +25,7 @@ class RemoteFile:
     size: int | None = None        # None: unknown, read to the end
     ranges: bool = True            # whether parts can be asked for
     etag: str = ""                 # what the server will call this content; it must not change between two reads
+    version: str = ""              # what pins the content where the URL itself does, as a generation or commit
     checksum: Checksum | None = None
 
 
@@ -37,6 +38,7 @@ class Listing:
     trust: Trust = field(default_factory=Trust)
     headers: Mapping[str, str] = field(default_factory=dict)
     unpack: bool = True            # a single archive is unpacked
+    layers: str = ""               # the files are layers of an image; this folder of theirs is the model
 
 
 class Patterns(NamedTuple):

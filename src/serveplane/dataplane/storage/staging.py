@@ -113,7 +113,7 @@ def missing(size: int, written: Iterable[Range]) -> list[Range]:
 
 
 def key(file: RemoteFile) -> str:
-    return hashlib.sha256(f"{file.path}\0{file.size}\0{file.etag}".encode()).hexdigest()[:32]
+    return hashlib.sha256(f"{file.path}\0{file.size}\0{file.etag}\0{file.version}".encode()).hexdigest()[:32]
 
 
 def _size(path: Path) -> int | None:

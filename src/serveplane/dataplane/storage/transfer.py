@@ -42,6 +42,7 @@ class _Download:
     descriptor: int
     journal: Journal | None
     left: int                      # pieces not finished yet
+    encrypted: bool = False        # by a key of the customer's: what S3 lists is then no checksum of the content
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,7 @@ class Transfer:
     def _pause(self, idle: int, reason: StorageError) -> None:
         if idle >= self._settings.attempts:
             raise reason
-        seconds = min(30.0, 0.25 * 2**idle) * (0.5 + self._clock.random())
+        seconds = 0.05 if idle == 0 else min(30.0, 0.125 * 2**idle) * (0.5 + self._clock.random())
         if self._stop.wait(seconds):
             raise reason
         self._check_deadline()
@@ -192,6 +193,7 @@ class Transfer:
         if partial:
             headers["Range"] = f"bytes={start}-{'' if piece.end is None else piece.end - 1}"
         response = connections.get(file.url, headers, self._listing.authorize)
+        piece.download.encrypted |= _is_encrypted(response)
         try:
             _check_answer(response, file, start, piece.end, partial)
         except StorageError:
@@ -214,7 +216,7 @@ class Transfer:
         """Verify, then give it the name that means finished."""
         file, part = download.file, self._staging.part(download.file)
         try:
-            if self._settings.verify and file.checksum is not None:
+            if self._settings.verify and file.checksum is not None and not (download.encrypted and file.checksum.algorithm == "md5"):
                 self._verify(file, download.descriptor)
         finally:
             self._close(download)
@@ -288,6 +290,11 @@ class _Reader:
         if self._piece.download.journal is not None:
             self._piece.download.journal.add(self._recorded, self.reached)
             self._recorded = self.reached
+
+
+def _is_encrypted(response: Response) -> bool:
+    return response.header("x-amz-server-side-encryption").startswith("aws:kms") or bool(
+        response.header("x-amz-server-side-encryption-customer-algorithm"))
 
 
 def _check_answer(response: Response, file: RemoteFile, start: int, end: int | None, partial: bool) -> None:

@@ -23,6 +23,7 @@ class FormatOptions(NamedTuple):
     pickle: str = "any"
     threads: int = 1
     limits: BatchLimits = BatchLimits()
+    own_arithmetic: bool = True
 
 
 def open_model(name: str, folder: Path, options: FormatOptions) -> Model:
@@ -69,7 +70,7 @@ def _fits(path: Path, framework: str) -> bool:
 
 def _sklearn(name: str, path: Path, options: FormatOptions) -> Model:
     from serveplane.dataplane.modelserver.formats.sklearn import PickleRule, SklearnModel
-    return SklearnModel(name, path, PickleRule(options.pickle), options.limits)
+    return SklearnModel(name, path, PickleRule(options.pickle), options.limits, options.own_arithmetic)
 
 
 def _xgboost(name: str, path: Path, options: FormatOptions) -> Model:

@@ -29,9 +29,10 @@ class PickleRule(StrEnum):
 class SklearnModel(ArrayModel):
     """`predict`, or `predict_proba` if the environment says PREDICT_PROBA=true, as KServe's server does it."""
 
-    def __init__(self, name: str, path: Path, rule: PickleRule = PickleRule.ANY, limits: BatchLimits | None = None) -> None:
+    def __init__(self, name: str, path: Path, rule: PickleRule = PickleRule.ANY, limits: BatchLimits | None = None,
+                 own_arithmetic: bool = True) -> None:
         super().__init__(name, limits)
-        self._path, self._rule = path, rule
+        self._path, self._rule, self._own_arithmetic = path, rule, own_arithmetic
         self._probabilities = os.environ.get("PREDICT_PROBA", "false").casefold() == "true"
         self._estimator: Any = None
 
@@ -57,7 +58,7 @@ class SklearnModel(ArrayModel):
         if self._rule is PickleRule.NEVER:
             raise CannotLoad(f"{self._path.name} is a pickle, and --pickle=never refuses those; save it with skops or ONNX")
         seen = _looked_at(self._path)
-        ours = known(seen)
+        ours = known(seen) if self._own_arithmetic or self._rule is PickleRule.KNOWN else None
         if ours is not None and (ours.has_probabilities or not self._probabilities):
             self.read_by = "own arithmetic"
             return ours

@@ -1,4 +1,5 @@
 """http(s) addresses of one file, which may be an archive. Extra headers come from the environment as `<host>-headers`."""
+import base64
 import os
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
@@ -22,7 +23,8 @@ def listing(uri: str, patterns: Patterns, environment: Mapping[str, str] = os.en
     finally:
         connections.close()
     _refuse_pages(uri, response)
-    file = RemoteFile(_name(uri), uri, _size(response), response.status == 206, response.header("ETag").strip('"'), _checksum(response))
+    file = RemoteFile(_name(uri), uri, _size(response), response.status == 206, response.header("ETag").strip('"'),
+                      checksum=_checksum(response))
     return Listing(checked([file], patterns if not is_archive(file.path) else Patterns(), shown(uri)), trust=trust, headers=headers)
 
 
@@ -61,7 +63,6 @@ def _checksum(response: Response) -> Checksum | None:
     for field in response.header("Repr-Digest").split(","):
         name, _, value = field.strip().partition("=")
         if name == "sha-256" and value.startswith(":"):
-            import base64
             return Checksum("sha256", base64.b64decode(value.strip(":")).hex())
     return None
 
