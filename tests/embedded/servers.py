@@ -87,7 +87,10 @@ class Api:
                 if attempt == 2:
                     raise
         value = json.loads(text) if text[:1] in (b"{", b"[") else text.decode(errors="replace")
-        return Answer(response.status, value, {name.lower(): item for name, item in response.getheaders()})
+        found: dict[str, str] = {}
+        for name, item in response.getheaders():
+            found[name.lower()] = f"{found[name.lower()]}, {item}" if name.lower() in found else item
+        return Answer(response.status, value, found)
 
     def watch(self, path: str, seconds: int = 5, **query: str) -> Iterator[Json]:
         connection = self.connect(timeout=seconds + 10)
@@ -151,6 +154,7 @@ class Embedded:
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ACCESS = re.compile(r"kube-api-access-[a-z0-9]{5}")
+_VERSION = re.compile(r"\(\d+\)")
 _ADDRESS = re.compile(r"10\.\d+\.\d+\.\d+")
 REPLACED: dict[str, str] = {
     "uid": "<uid>",
@@ -163,13 +167,19 @@ REPLACED: dict[str, str] = {
     "healthCheckNodePort": "<port>",
     "caBundle": "<ca>",
 }
-PATTERNS = ((_UUID, "<uid>"), (_TIME, "<time>"), (_ACCESS, "kube-api-access-<letters>"), (_ADDRESS, "<address>"))
+PATTERNS = (
+    (_UUID, "<uid>"),
+    (_TIME, "<time>"),
+    (_ACCESS, "kube-api-access-<letters>"),
+    (_ADDRESS, "<address>"),
+    (_VERSION, "(<version>)"),
+)
 
 
 def normal(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            _text(key): REPLACED[key] if key in REPLACED and item else normal(item)
+            _text(key): REPLACED[key] if key in REPLACED and item else _member(key, item)
             for key, item in sorted(value.items())
         }
     if isinstance(value, list):

@@ -45,17 +45,13 @@ def text(name: str, path: str, priority: int = 0, empty: str = NONE) -> Column:
     return Column(name, cell, priority=priority)
 
 
-def number(name: str, path: str) -> Column:
-    return Column(name, lambda value, now: _at(value, path) or 0, "integer")
+def number(name: str, path: str, kind: str = "integer") -> Column:
+    return Column(name, lambda value, now: _at(value, path) or 0, kind)
 
 
 def count(name: str, path: str, kind: str = "string") -> Column:
     """How many entries a map or list has."""
-    return Column(
-        name,
-        lambda value, now: len(_at(value, path) or ()) if kind == "integer" else str(len(_at(value, path) or ())),
-        kind,
-    )
+    return Column(name, lambda value, now: len(_at(value, path) or ()), kind)
 
 
 def age(path: str = "metadata.creationTimestamp", name: str = "Age", priority: int = 0) -> Column:
@@ -390,8 +386,8 @@ KINDS: dict[str, tuple[Column, ...]] = {
     "deployments.apps": _columns(
         NAME,
         _ready_of("spec.replicas"),
-        number("Up-to-date", "status.updatedReplicas"),
-        number("Available", "status.availableReplicas"),
+        number("Up-to-date", "status.updatedReplicas", "string"),
+        number("Available", "status.availableReplicas", "string"),
         AGE,
         WIDE,
     ),
@@ -484,10 +480,10 @@ KINDS: dict[str, tuple[Column, ...]] = {
         AGE,
     ),
     "configmaps": _columns(
-        NAME, Column("Data", lambda v, n: len(v.get("data") or ()) + len(v.get("binaryData") or ()), "integer"), AGE
+        NAME, Column("Data", lambda v, n: len(v.get("data") or ()) + len(v.get("binaryData") or ())), AGE
     ),
-    "secrets": _columns(NAME, text("Type", "type"), count("Data", "data", "integer"), AGE),
-    "serviceaccounts": _columns(NAME, count("Secrets", "secrets", "integer"), AGE),
+    "secrets": _columns(NAME, text("Type", "type"), count("Data", "data"), AGE),
+    "serviceaccounts": _columns(NAME, count("Secrets", "secrets"), AGE),
     "namespaces": _columns(NAME, text("Status", "status.phase"), AGE),
     "nodes": _columns(
         NAME,

@@ -86,12 +86,14 @@ class Converter:
 
 def modern_event(value: Json) -> Json:
     """core/v1 Event as events.k8s.io/v1 has it: other names, same content."""
-    out = {_EVENT_NAMES.get(key, key): item for key, item in value.items()}
+    left_out = ("reportingComponent", "reportingInstance")
+    out = {_EVENT_NAMES.get(key, key): item for key, item in value.items() if item != "" or key not in left_out}
     return {**out, "kind": "Event", "apiVersion": "events.k8s.io/v1"}
 
 
 def core_event(value: Json) -> Json:
-    out = {_CORE_EVENT_NAMES.get(key, key): item for key, item in value.items()}
+    unset = {"reportingComponent": "", "reportingInstance": ""}
+    out = {**unset, **{_CORE_EVENT_NAMES.get(key, key): item for key, item in value.items()}}
     return {
         "kind": "Event",
         "apiVersion": "v1",

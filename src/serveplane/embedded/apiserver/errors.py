@@ -87,7 +87,7 @@ def apply_conflict(message: str, causes: Iterable[Cause]) -> Refusal:
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Refusal:
-    said = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+    said = [*dict.fromkeys(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes)]
     text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
     message = f'{qualified(kind, group)} "{name}" is invalid: {text}'

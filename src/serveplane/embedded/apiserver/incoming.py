@@ -56,7 +56,10 @@ def understood(core: "Core", request: Request, resource: Resource, value: Json, 
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"
         )
+    forgotten = metadata.get("managedFields") in ([], [{}])
     value = core.kinds.canonical(resource, value, problems)
+    if forgotten:  # an empty list is a wish here, so it must outlive the codec, which drops empty lists
+        value["metadata"]["managedFields"] = []
     report(request, resource, problems)
     return value
 

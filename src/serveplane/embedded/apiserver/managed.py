@@ -72,7 +72,7 @@ def _stripped(fields: Fields) -> Fields:
 class Writer:
     """One writer of one request: its name in managedFields, its time and the fields it can reach at all."""
 
-    def __init__(self, manager: str, operation: str, api_version: str, subresource: str, now: str) -> None:
+    def __init__(self, manager: str, operation: str, api_version: str, subresource: str, now: str | None) -> None:
         self.entry: Json = {
             "manager": manager,
             "operation": operation,
@@ -91,7 +91,7 @@ def after_update(
 ) -> list[Json]:
     """The entries after any write but apply. `live` is empty for a create, then `empty` is what an empty object looks like."""
     given = new["metadata"].get("managedFields")
-    if given == []:  # how a client gives up all record of owners
+    if given in ([], [{}]):  # how a client gives up all record of owners
         return []
     entries = _entries_to_start_from(live, given)
     owners = _owners(entries)
@@ -113,24 +113,29 @@ def _entries_to_start_from(live: Json, given: list[Json] | None) -> list[Json]:
     return entries
 
 
-def after_apply(live: Json, config: Json, writer: Writer, shape: Shape, force: bool) -> tuple[Json, list[Json]]:
+def after_apply(
+    live: Json, config: Json, writer: Writer, shape: Shape, force: bool, empty: Json | None = None
+) -> tuple[Json, list[Json]]:
     """The merged object and its entries; a conflict becomes the real server's 409."""
     entries: list[Json] = (live.get("metadata") or {}).get("managedFields") or []
     owners = _owners(entries)
     if live and not entries:  # written before anybody kept record: all of it belongs to an unnamed update
-        owners = _before_first_apply(live, writer, shape)
+        owners = _before_first_apply(live, writer, shape, empty or {})
     try:
         merged, after = serverside.applied(live, bare(config), owners, writer.owner, shape, force)
     except serverside.OwnershipConflict as conflict:
         raise _conflict(conflict) from None
     except fieldset.BadList as error:
         raise errors.Refusal(500, "InternalError", f"failed to create typed patch object: {error}") from None
+    if live and merged == live:  # nothing changed but who says so: the real server keeps no time for that
+        writer.entry["time"] = next((entry.get("time") for entry in entries if _owner(entry) == writer.owner), None)
     return merged, _written(entries, owners, {name: _stripped(fields) for name, fields in after.items()}, writer)
 
 
-def _before_first_apply(live: Json, writer: Writer, shape: Shape) -> dict[str, Fields]:
+def _before_first_apply(live: Json, writer: Writer, shape: Shape, empty: Json) -> dict[str, Fields]:
     entry = {"manager": "before-first-apply", "operation": "Update", "apiVersion": writer.entry["apiVersion"]}
-    return {_owner(entry): _stripped(fieldset.fields_of(bare(live), shape))}
+    owned = serverside.updated(bare(empty), bare(live), {}, _owner(entry), shape)
+    return {name: _stripped(fields) for name, fields in owned.items()}
 
 
 def _written(
@@ -143,7 +148,11 @@ def _written(
             continue
         fresh = owner == writer.owner and before.get(owner) != fields
         start = writer.entry if owner == writer.owner else known.get(owner) or _identity(owner, writer)
-        time = writer.entry["time"] if fresh or owner not in known else known[owner].get("time")
+        time = (
+            writer.entry["time"]
+            if fresh or (owner == writer.owner and owner not in known)
+            else known.get(owner, writer.entry).get("time")
+        )
         out.append({**start, "fieldsV1": fields, "time": time})
     return _capped(sorted(map(_ordered, out), key=_order))
 

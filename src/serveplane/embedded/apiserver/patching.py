@@ -106,7 +106,12 @@ async def _apply(core: "Core", request: Request, resource: Resource, subresource
 
     async def applied(live: Json) -> Json:
         merged, entries = managed.after_apply(
-            live, core.kinds.reachable(resource, config, subresource), writer, resource.shape, force
+            live,
+            core.kinds.reachable(resource, config, subresource),
+            writer,
+            resource.shape,
+            force,
+            core.kinds.empty(resource),
         )
         merged = core.kinds.canonical(resource, merged, [])
         merged["metadata"]["managedFields"] = entries

@@ -1,7 +1,8 @@
 """The server itself: one function from a request to an answer, in process or over HTTPS."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 from serveplane import http
@@ -106,7 +107,7 @@ class ApiServer:
         status, answered, content = await self.handle(
             request.method, request.path, request.query, headers, body, peer=peer
         )
-        return http.Response(status, list(answered.items()), content)
+        return http.Response(status, list(_fields(answered)), content)
 
     async def handle(
         self,
@@ -164,6 +165,13 @@ def _headers(answer: Answer, request: Request) -> Mapping[str, str]:
     if request.warnings:
         headers["Warning"] = ", ".join(f'299 - "{_quoted(text)}"' for text in dict.fromkeys(request.warnings))
     return headers
+
+
+def _fields(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Warnings go out one by one, as the real server sends them."""
+    for name, value in headers.items():
+        for part in re.split(r", (?=299 - )", value) if name == "Warning" else [value]:
+            yield name, part
 
 
 def _quoted(text: str) -> str:

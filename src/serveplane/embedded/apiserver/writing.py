@@ -108,7 +108,8 @@ def own(core: "Core", request: Request, resource: Resource, value: Json, live: J
     """Set managedFields for everything but server-side apply, from what the client sent: what the server and admission add belongs
     to nobody, and what this endpoint does not write (`status`, or everything else) changes no owner.
     """
-    writer = managed.Writer(request.field_manager, "Update", resource.api_version, subresource, now(core))
+    moment = None if subresource == "scale" else now(core)  # the real server forgets the time on this one endpoint
+    writer = managed.Writer(request.field_manager, "Update", resource.api_version, subresource, moment)
     reset = core.kinds.reset_fields(resource, subresource)
     entries = managed.after_update(live, value, writer, resource.shape, reset, core.kinds.empty(resource))
     if entries:
@@ -195,7 +196,10 @@ def _check_preconditions(resource: Resource, live: Json, wanted: Json) -> None:
     metadata, name = wanted["metadata"], live["metadata"]["name"]
     uid = metadata.get("uid")
     if uid and uid != live["metadata"]["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['metadata']['uid']}"
+        group = f"{resource.group}/" if resource.custom else ""
+        place = f"/registry/{group}{resource.plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
+        told = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['metadata']['uid']}"
+        why = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {told}"
         raise errors.conflict(resource.plural, resource.group, name, why)
     version = metadata.get("resourceVersion")
     if version and version != live["metadata"]["resourceVersion"]:

@@ -70,7 +70,10 @@ def _pod_spec(value: Json) -> None:
 
 
 def _pod(value: Json) -> None:
-    spec = value["spec"]
+    spec, status = value["spec"], value["status"]
+    for one, many in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
+        if status.get(one) and not status.get(many):
+            status[many] = [{"ip": status[one]}]
     spec.setdefault("enableServiceLinks", True)
     for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
         resources = container["resources"]
