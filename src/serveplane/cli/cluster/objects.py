@@ -20,10 +20,12 @@ def installation() -> list[Json]:
     """What `serveplane manifests` prints. The definitions are made here as the files were: reading two megabytes of
     YAML would cost seconds."""
     root = manifests.config_folder()
-    files = [file for file in manifests.files(root / "default") if file.parent != root / "crd"]
-    found = [obj for file in files for obj in yamlio.load_all(file.read_text())]
+    files = list(manifests.files(root / "default"))
+    listed = {file.stem.partition("_")[2] for file in files if file.parent == root / "crd"}
+    definitions = [one for one in custom_resource_definitions(full=True) if one["spec"]["names"]["plural"] in listed]
+    found = [obj for file in files if file.parent != root / "crd" for obj in yamlio.load_all(file.read_text())]
     first = [obj for obj in found if obj["kind"] == "Namespace"]
-    return [*first, *custom_resource_definitions(full=True), *(obj for obj in found if obj["kind"] != "Namespace")]
+    return [*first, *definitions, *(obj for obj in found if obj["kind"] != "Namespace")]
 
 
 def gateway_definitions() -> list[Json]:

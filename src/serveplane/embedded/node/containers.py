@@ -103,8 +103,7 @@ class Container:
         """preStop, then the signal, then the end; `run` returns after it."""
         self._stop.set()
         process, started = self.process, self._clock.monotonic()
-        if process is None:
-            self.done.set()
+        if process is None:   # not running, or just being started: `run` sees that it is to end
             return
         hook = (self.spec.get("lifecycle") or {}).get("preStop")
         if hook:
@@ -145,6 +144,8 @@ class Container:
             self._ended(timestamp(began), processes.Exit(128), "StartError", str(problem))
             return 128
         self.process = process
+        if self._stop.is_set():   # asked to end while it was being started
+            await process.stop(0.05)
         return await self._watched(process, run)
 
     async def _watched(self, process: processes.Process, run: Run) -> int:

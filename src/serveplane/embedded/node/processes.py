@@ -69,6 +69,7 @@ class Process:
                 await self._ends.exited.wait()
         self.signal_group(signal.SIGKILL)
         await self._ends.exited.wait()
+        self._transport.close()
 
     def kill_for_memory(self) -> None:
         self._killed_for_memory = True
