@@ -95,6 +95,7 @@ class _Plan:
     shape: Shape
     digest: bytes
     fields: Fields
+    warnings: tuple[str, ...]
 
 
 class ApplyEngine:
@@ -132,7 +133,7 @@ class ApplyEngine:
             ref = ref_of(child)
             wanted.add(ref)
             try:
-                await self._one(await self._planned(owner, child, done), done)
+                await self._one(owner, _owned_by(owner, child), ref, done)
             except KubeError as error:
                 done.errors.append((ref, error))
         if done.errors:
@@ -165,43 +166,46 @@ class ApplyEngine:
 
     # ---- one child
 
-    async def _planned(self, owner: Json, child: Json, done: Applied) -> _Plan:
-        ref = ref_of(child)
-        shape = await self._shapes.of(ref.kind)
-        desired = applicable(_owned_by(owner, child), shape, lambda text: done.warnings.append(f"{ref}: {text}"))
-        return _Plan(owner, ref_of(owner), ref, desired, shape, digest(desired), planned_fields(desired, shape))
-
-    async def _one(self, plan: _Plan, done: Applied) -> None:
-        ref, live = plan.ref, await self._live(plan.ref)
-        if live is None:
-            done.live[ref], done.did[ref] = await self._create(plan), Did.CREATED
-        elif is_being_deleted(live):
+    async def _one(self, owner: Json, child: Json, ref: ObjectRef, done: Applied) -> None:
+        live, written = await self._live(ref), digest(child)
+        known = self._settled.place(ref_of(owner), ref, written, live) if live else None
+        if live is not None and is_being_deleted(live):
             done.live[ref], done.did[ref] = live, Did.WAITS
-        elif self._settled.is_in_place(plan.owner_ref, ref, plan.digest, live):
+            return
+        if live is not None and known is not None:
             done.live[ref], done.did[ref] = live, Did.NOTHING
-        else:
-            self._check_control(plan, live)
-            live = await self._adopted(plan, live)
-            if self._is_exact(plan, live):
-                self._settled.note(plan.owner_ref, ref, plan.digest, live, exact=True)
-                done.live[ref], done.did[ref] = live, Did.NOTHING
-            else:
-                done.live[ref], done.did[ref] = await self._change(plan, live), Did.CHANGED
+            done.warnings += known.warnings
+            return
+        plan = await self._planned(owner, child, ref, written)
+        done.warnings += plan.warnings
+        done.live[ref], done.did[ref] = await (self._create(plan) if live is None else self._compare(plan, live))
+
+    async def _planned(self, owner: Json, child: Json, ref: ObjectRef, written: bytes) -> _Plan:
+        shape = await self._shapes.of(ref.kind)
+        warnings: list[str] = []
+        desired = applicable(child, shape, lambda text: warnings.append(f"{ref}: {text}"))
+        return _Plan(
+            owner, ref_of(owner), ref, desired, shape, written, planned_fields(desired, shape), tuple(warnings)
+        )
+
+    async def _compare(self, plan: _Plan, live: Json) -> tuple[Json, Did]:
+        self._check_control(plan, live)
+        live = await self._adopted(plan, live)
+        if not self._is_exact(plan, live):
+            return await self._change(plan, live), Did.CHANGED
+        self._settled.note(plan.owner_ref, plan.ref, plan.digest, live, plan.warnings)
+        return live, Did.NOTHING
 
     def _is_exact(self, plan: _Plan, live: Json) -> bool:
         return says_the_same(plan.desired, live, plan.shape) and same_fields(
             owned_fields(live, self._manager), plan.fields
         )
 
-    async def _create(self, plan: _Plan) -> Json:
+    async def _create(self, plan: _Plan) -> tuple[Json, Did]:
         if self._settled.has(plan.owner_ref, plan.ref):
-            self._report(
-                plan.owner,
-                "Warning",
-                "ChildRestored",
-                f"{plan.ref} had been deleted by someone else and is created again",
-            )
-        return await self._send(plan)
+            message = f"{plan.ref} had been deleted by someone else and is created again"
+            self._report(plan.owner, "Warning", "ChildRestored", message)
+        return await self._send(plan), Did.CREATED
 
     async def _change(self, plan: _Plan, live: Json) -> Json:
         drift = self._drift(plan, live)
@@ -222,15 +226,11 @@ class ApplyEngine:
         """
         answered = await self._client.apply(plan.desired, self._manager, force=True)
         self._note(plan.ref.kind, answered)
-        exact = self._is_exact(plan, answered)
-        if not exact:
-            LOG.debug(
-                "%s is stored otherwise than written: %s",
-                plan.ref,
-                [*map(str, differences(plan.desired, answered, plan.shape))],
-            )
+        if not self._is_exact(plan, answered):
+            told = [*map(str, differences(plan.desired, answered, plan.shape))]
+            LOG.debug("%s is stored otherwise than written: %s", plan.ref, told)
             self._shapes.forget(plan.ref.kind)
-        self._settled.note(plan.owner_ref, plan.ref, plan.digest, answered, exact=exact)
+        self._settled.note(plan.owner_ref, plan.ref, plan.digest, answered, plan.warnings)
         return answered
 
     # ---- rules

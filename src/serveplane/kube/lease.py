@@ -109,17 +109,21 @@ class LeaderElection:
         """Hand the lease back, so that another replica need not wait for it to run out."""
         self._deadline, held = float("-inf"), self.is_leader
         self._master.set(0, self.options.name)
-        lease = self._seen.lease
-        if not held or lease is None:
+        if not held:
             return
-        spec = {
-            **lease["spec"],
-            "holderIdentity": "",
-            "leaseDurationSeconds": 1,
-            "renewTime": self._now(),
-            "acquireTime": self._now(),
-        }
         try:
+            # Read first: a renewal may have been on its way when it was cancelled.
+            lease = await self._client.get(LEASE, self.options.name, self.options.namespace)
+            if lease["spec"].get("holderIdentity") != self.options.identity:
+                return
+            now = self._now()
+            spec = {
+                **lease["spec"],
+                "holderIdentity": "",
+                "leaseDurationSeconds": 1,
+                "renewTime": now,
+                "acquireTime": now,
+            }
             await self._client.update({**lease, "spec": spec})
             LOG.info("released the lease", extra={"lease": self.options.name})
         except KubeError as error:

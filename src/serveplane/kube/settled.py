@@ -15,29 +15,33 @@ from serveplane.objects import Json
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
+    """One plan, and the live object it was found in (or made to be)."""
+
     plan: bytes
     version: str
     content: bytes
-    """Set when the server stores the plan otherwise than written; then equal content counts as in place."""
+    """A digest of what the live object says, so that a mere status update needs no second look, and so that a plan which the
+    server stores otherwise than written is not applied for ever."""
+    warnings: tuple[str, ...] = ()
 
 
 class Settled:
     def __init__(self) -> None:
-        self._by_owner: dict[ObjectRef, dict[ObjectRef, _Place]] = {}
+        self._by_owner: dict[ObjectRef, dict[ObjectRef, Place]] = {}
 
     def has(self, owner: ObjectRef, child: ObjectRef) -> bool:
         return child in self._by_owner.get(owner, ())
 
-    def is_in_place(self, owner: ObjectRef, child: ObjectRef, plan: bytes, live: Json) -> bool:
+    def place(self, owner: ObjectRef, child: ObjectRef, plan: bytes, live: Json) -> Place | None:
+        """Where this plan is in place in this live object, if that is known."""
         known = self._by_owner.get(owner, {}).get(child)
         if known is None or known.plan != plan:
-            return False
-        return known.version == version_of(live) or (known.content != b"" and known.content == content_digest(live))
+            return None
+        return known if known.version == version_of(live) or known.content == content_digest(live) else None
 
-    def note(self, owner: ObjectRef, child: ObjectRef, plan: bytes, live: Json, *, exact: bool) -> None:
-        place = _Place(plan, version_of(live), b"" if exact else content_digest(live))
-        self._by_owner.setdefault(owner, {})[child] = place
+    def note(self, owner: ObjectRef, child: ObjectRef, plan: bytes, live: Json, warnings: tuple[str, ...] = ()) -> None:
+        self._by_owner.setdefault(owner, {})[child] = Place(plan, version_of(live), content_digest(live), warnings)
 
     def drop(self, owner: ObjectRef, child: ObjectRef) -> None:
         self._by_owner.get(owner, {}).pop(child, None)

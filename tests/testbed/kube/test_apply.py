@@ -361,7 +361,8 @@ async def kserves_deployment(client: Client, owner: Json, namespace: str) -> Jso
         {**desired, "metadata": {**desired["metadata"], "ownerReferences": [reference]}}, field_manager="manager"
     )
     made["spec"]["minReadySeconds"] = 2
-    made = await client.update(made, field_manager="manager")
+    del made["metadata"]["resourceVersion"]  # the Deployment controller may have written meanwhile
+    await client.update(made, field_manager="manager")
     await client.patch(
         DEPLOYMENT, "rich", namespace, {"status": {"collisionCount": 1}}, subresource="status", field_manager="manager"
     )
@@ -380,7 +381,10 @@ async def test_adoption_rolls_nothing_and_later_removals_happen(
     client: Client, engine: ApplyEngine, informers: Informers, owner: Json, namespace: str
 ) -> None:
     before = await kserves_deployment(client, owner, namespace)
-    await eventually(lambda: informers.informer(DEPLOYMENT).get(namespace, "rich") == before or None)
+    cache, generation = informers.informer(DEPLOYMENT), before["metadata"]["generation"]
+    await eventually(
+        lambda: (cache.get(namespace, "rich") or {"metadata": {}})["metadata"].get("generation") == generation
+    )
     desired = rich_deployment(namespace)
     desired["spec"]["minReadySeconds"] = 2
     del desired["spec"]["replicas"]  # an autoscaler rules
