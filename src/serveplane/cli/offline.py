@@ -66,10 +66,8 @@ def surroundings(args: argparse.Namespace, beside: Iterable[Json]) -> Surroundin
 
 def admitted(obj: Json, around: Surroundings) -> tuple[Json, Verdict]:
     """An object as it would be stored, and what admission has to say about it."""
-    context = around.context()
-    verdict = validate(obj, None, context)
-    kept = stored(obj, context)
-    return kept, verdict if not verdict.allowed else validate(kept, None, context)
+    kept = stored(obj, around.context())
+    return kept, validate(kept, None, around.context())
 
 
 def print_verdict(obj: Json, verdict: Verdict) -> None:

@@ -21,6 +21,12 @@ TERMINAL = (COMPONENT_READY[ComponentKind.PREDICTOR], INGRESS_READY)
 """What `Ready` depends on; the others are told with severity Info."""
 
 
+UNDER_WAY = frozenset(("MinimumReplicasUnavailable", "ParentStatusNotAvailable", *(
+    f"{kind.value.capitalize()} {words}" for kind in ComponentKind for words in ("Deployment NotReady", "HTTPRoute NotCreated")),
+    "InferenceService HTTPRoute NotCreated"))
+"""Reasons that only say that something is still on its way."""
+
+
 @dataclass(frozen=True)
 class Told:
     """A condition without its time."""
@@ -79,6 +85,21 @@ def component_condition(kind: ComponentKind, judgement: Judgement) -> Told:
 def is_ready(status: Json) -> bool:
     found = condition(status.get("conditions"), READY)
     return found is not None and found.get("status") == TRUE
+
+
+def is_progress(before: Json, after: Json) -> bool:
+    """Whether a new status tells of nothing but steps on the way: not of readiness won or lost, nor of a failure or its end."""
+    if before == after or is_ready(before) or is_ready(after):
+        return False
+    old, new = before.get("modelStatus") or {}, after.get("modelStatus") or {}
+    if new.get("transitionStatus") != "InProgress" or old.get("transitionStatus") not in (None, "InProgress"):
+        return False
+    told = _reasons(after)
+    return told <= UNDER_WAY and _reasons(before) <= UNDER_WAY | {""}
+
+
+def _reasons(status: Json) -> set[str]:
+    return {found.get("reason") or "" for found in status.get("conditions") or [] if found["status"] == FALSE and found["type"] in TERMINAL}
 
 
 def _ready(conditions: Iterable[Told]) -> Told:

@@ -13,6 +13,7 @@ from serveplane.controllers.inferenceservice.caches import (
     Caches,
 )
 from serveplane.controllers.inferenceservice.credentials import PodCredentials
+from serveplane.controllers.inferenceservice.finalizer import with_finalizer
 from serveplane.controllers.inferenceservice.world import INFERENCE_SERVICE
 from serveplane.controllers.settings import LiveSettings
 from serveplane.kube.admission import AdmissionRequest, Refusal, mutating, validating
@@ -50,7 +51,11 @@ class Admission:
             server.admit(f"/validate-serving-kserve-io-v1alpha1-{name}", validating(self._judged))
 
     def _defaulted(self, request: AdmissionRequest) -> Json:
-        return mutate(request.object, self._context()) if request.object else {}
+        """With our finalizer from the start, which spares the controller a write (and two more reviews) per service."""
+        if not request.object:
+            return {}
+        obj = mutate(request.object, self._context())
+        return with_finalizer(obj) if request.operation == "CREATE" else obj
 
     def _judged(self, request: AdmissionRequest) -> Verdict:
         """Deletion is always allowed, and so is whatever is written to an object on its way out."""

@@ -8,6 +8,7 @@ from serveplane.clock import SYSTEM, Clock
 from serveplane.controllers.inferenceservice.caches import TRAINED_MODEL, Caches
 from serveplane.controllers.inferenceservice.credentials import gather_credentials
 from serveplane.controllers.inferenceservice.decide import CA_BUNDLE_KEY, decide
+from serveplane.controllers.inferenceservice.finalizer import has_finalizer, with_finalizer, without_finalizer
 from serveplane.controllers.inferenceservice.outcome import Outcome, outcome
 from serveplane.controllers.inferenceservice.world import (
     CHILD_KINDS,
@@ -32,11 +33,11 @@ from serveplane.objects.jsonpatch import merge_patch
 from serveplane.render.facts import Facts
 from serveplane.render.names import APP_LABEL
 from serveplane.render.pods.credentials import MissingSecret
-from serveplane.status.service import is_ready
+from serveplane.status.service import is_progress, is_ready
 
 LOG = logging.getLogger(__name__)
-FINALIZER = "inferenceservice.finalizers"
 NEIGHBOUR_SECONDS = 2.0
+HELD_SECONDS = 1.0
 LONGEST_WAIT_FOR_SECRET = timedelta(minutes=1)
 
 
@@ -55,6 +56,7 @@ class InferenceServices:
         self._engine = ApplyEngine(client, informers, report=events.event)
         self._shared: dict[ObjectRef, Json] = {}
         self._waits: dict[Key, int] = {}
+        self._held: dict[Key, float] = {}
         self.controller = Controller("inferenceservice", self.reconcile, self._caches.watches(), workers=workers, clock=clock,
                                      registry=registry)
         self._informers = informers
@@ -75,6 +77,8 @@ class InferenceServices:
     async def reconcile(self, key: Key) -> timedelta | None:
         raw = self._caches.services.get(*key)
         if raw is None:
+            self._waits.pop(key, None)
+            self._held.pop(key, None)
             return None
         if is_being_deleted(raw):
             await self._finalize(raw)
@@ -86,10 +90,25 @@ class InferenceServices:
         if not plan.frozen:
             live, error = await self._apply(world, plan)
         result = outcome(world, plan, live, str(error) if error else "")
+        wait = self._held_back(key, raw, result)
+        if wait is not None:
+            return wait
         await self._write_status(raw, result, plan)
         if error is not None:
             raise error
         return self._again(key, plan, result)
+
+    def _held_back(self, key: Key, raw: Json, result: Outcome) -> timedelta | None:
+        """Progress waits a moment before it is written: most often the next step makes it old news."""
+        if not is_progress(raw.get("status") or {}, result.status):
+            self._held.pop(key, None)
+            return None
+        now = self._clock.monotonic()
+        left = self._held.setdefault(key, now + HELD_SECONDS) - now
+        if left > 0:
+            return timedelta(seconds=left)
+        del self._held[key]
+        return None
 
     def _again(self, key: Key, plan: Plan, result: Outcome) -> timedelta | None:
         """Secrets are not watched, so a missing one is asked for again, less and less often."""
@@ -164,21 +183,20 @@ class InferenceServices:
     # ---- the finalizer
 
     async def _with_finalizer(self, raw: Json) -> Json:
-        held = raw["metadata"].get("finalizers") or []
-        if FINALIZER in held:
+        """The webhook puts it on new services; those that came past it get it here."""
+        if has_finalizer(raw):
             return raw
-        return await self._set_finalizers(raw, [*held, FINALIZER])
+        return await self._set_finalizers(raw, with_finalizer(raw)["metadata"]["finalizers"])
 
     async def _finalize(self, raw: Json) -> None:
         """A service takes its TrainedModels with it; its children go by their owner reference."""
-        held = raw["metadata"].get("finalizers") or []
-        if FINALIZER not in held:
+        if not has_finalizer(raw):
             return
         key = key_of(raw)
         if await self._client.discovery.served(TRAINED_MODEL):
             for model in await self._client.list(TRAINED_MODEL, key.namespace, labels=f"inferenceservice={key.name}"):
                 await self._delete(model)
-        await self._set_finalizers(raw, [name for name in held if name != FINALIZER])
+        await self._set_finalizers(raw, without_finalizer(raw))
 
     async def _delete(self, model: Json) -> None:
         with contextlib.suppress(NotFound):
