@@ -140,8 +140,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(str(problem) for problem in self.problems if problem.key == key and problem.fatal)
 
 
-SHIPPED = Settings()
+KSERVE = Settings()
 """What KServe ships: the value of every section that a ConfigMap does not have."""
+
+SHIPPED = msgspec.structs.replace(
+    KSERVE,
+    deploy=known.Deploy(default_deployment_mode="Standard"),
+    ingress=msgspec.structs.replace(KSERVE.ingress, enable_gateway_api=True),
+)
+"""What we ship in `config/configmap`: holds as long as there is no ConfigMap at all, as in the first seconds of a
+cluster.
+"""
 
 SECTIONS: dict[str, str] = {
     "explainers": "explainers",
@@ -168,8 +177,8 @@ SECTIONS: dict[str, str] = {
 
 
 def settings_from(config_map: Json | None, previous: Settings = SHIPPED) -> Settings:
-    """The settings of a ConfigMap object; none at all means what KServe ships."""
-    return parse((config_map or {}).get("data") or {}, previous)
+    """The settings of a ConfigMap object; without one, those that we ship."""
+    return SHIPPED if config_map is None else parse(config_map.get("data") or {}, previous)
 
 
 def parse(data: Mapping[str, str], previous: Settings = SHIPPED) -> Settings:
@@ -179,7 +188,7 @@ def parse(data: Mapping[str, str], previous: Settings = SHIPPED) -> Settings:
     for key, attribute in SECTIONS.items():
         if not str(data.get(key) or "").strip():
             continue
-        section, found = _section(key, str(data[key]), type(getattr(SHIPPED, attribute)))
+        section, found = _section(key, str(data[key]), type(getattr(KSERVE, attribute)))
         problems += found
         values[attribute] = getattr(previous, attribute) if section is None else section
     unknown = {key: text for key, text in data.items() if key not in SECTIONS and key != "_example"}

@@ -2,7 +2,7 @@
 
 A field's default is what KServe's code assumes when the field is missing in a section that is there. What holds when
 a whole
-section is missing is what KServe ships (`SHIPPED` in `settings.shipped`).
+section is missing is what KServe ships (`KSERVE` in `settings.parse`).
 """
 
 from typing import Any, dataclass_transform

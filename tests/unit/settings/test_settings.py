@@ -10,7 +10,7 @@ import pytest
 
 from serveplane.api.mode import Mode
 from serveplane.objects.yamlio import load_all
-from serveplane.settings import SHIPPED, Settings, parse, settings_from
+from serveplane.settings import KSERVE, SHIPPED, Settings, parse, settings_from
 from serveplane.settings.parse import SECTIONS
 from tests.conformance.recorded import GOLDEN
 from tests.counts import COUNTS, SEED
@@ -31,8 +31,7 @@ def different(one: Settings, other: Settings) -> set[str]:
 
 def test_our_config_map_is_read_without_a_word() -> None:
     settings = parse(shipped_data())
-    assert settings.problems == ()
-    assert different(settings, SHIPPED) == {"deploy", "ingress"}
+    assert settings == SHIPPED
     assert settings.deploy.mode is Mode.STANDARD
 
 
@@ -43,10 +42,11 @@ def test_our_config_map_means_what_the_recorded_one_means() -> None:
     assert {key: json.loads(value) for key, value in shipped_data().items()} == recorded
 
 
-def test_nothing_at_all_means_what_kserve_ships() -> None:
+def test_no_config_map_means_what_we_ship_and_a_missing_key_what_kserve_ships() -> None:
     assert settings_from(None) == SHIPPED
-    assert settings_from({"data": None}) == SHIPPED
-    assert SHIPPED.deploy.mode is Mode.KNATIVE
+    assert settings_from({"data": None}) == KSERVE
+    assert different(SHIPPED, KSERVE) == {"deploy", "ingress"}
+    assert KSERVE.deploy.mode is Mode.KNATIVE
     assert SHIPPED.storage_initializer.oci_mode == "modelcar"
 
 
