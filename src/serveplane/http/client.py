@@ -22,6 +22,8 @@ IDEMPOTENT = frozenset((b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"
 SHORT_SECONDS = 8.0    # deadlines below this are announced to the sweeper
 ANNOUNCED_PARTS = 8
 
+_WRITTEN_HERE = frozenset((b"host", b"content-length", b"transfer-encoding"))
+
 RequestBody = bytes | AsyncIterable[bytes] | None
 Default = Literal["default"]
 BeforeSend = Callable[[], None]
@@ -109,7 +111,8 @@ class Client:
                 pool.release(connection, None)
                 raise
         read = NEVER if timeouts.read is None else timeouts.read
-        self._announce(min(read, NEVER if timeouts.total is None else timeouts.total))
+        if read < SHORT_SECONDS or (timeouts.total is not None and timeouts.total < SHORT_SECONDS):
+            self._announce(min(read, NEVER if timeouts.total is None else timeouts.total))
         answer: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
         if body is None or isinstance(body, bytes):
             connection.send(head, body or b"", read, total, answer)
@@ -123,8 +126,7 @@ class Client:
             raise
 
     def _announce(self, shortest: float) -> None:
-        if shortest < SHORT_SECONDS:
-            self.sweeper.soon(max(shortest / ANNOUNCED_PARTS, 0.01))
+        self.sweeper.soon(max(shortest / ANNOUNCED_PARTS, 0.01))
 
     def _upload(self, connection: ClientConnection, body: AsyncIterable[bytes], chunked: bool) -> None:
         """Send a streaming body beside waiting for the answer: a server may refuse before it has read all."""
@@ -160,12 +162,12 @@ def _head(method: bytes, target: bytes, fields: list[RawHeader], body: RequestBo
     kept, declared = [], None
     for field in fields:
         key = field[0].lower()
-        if key == b"content-length":
-            declared = field[1]
-        elif key == b"host":
-            host = field[1]
-        elif key != b"transfer-encoding":
+        if key not in _WRITTEN_HERE:
             kept.append(field)
+        elif key == b"host":   # the last one counts: a proxy puts its own after the client's
+            host = field[1]
+        elif key == b"content-length":
+            declared = field[1]
     if isinstance(body, bytes):
         framing = b"Content-Length: %d\r\n" % len(body)
     elif body is not None:

@@ -208,11 +208,17 @@ class Connection(asyncio.Protocol):
     async def _run(self, request: Request) -> None:
         self._begun, response = True, None
         try:
-            response = await self._answer(request)
-            if isinstance(response, Upgrade) and self._decoder is None:
-                await self._upgrade(response)
+            try:
+                response = await self._engine.handler(request)
+            except Exception as error:
+                response = self._failed(request, error)
+            body = response.body
+            if isinstance(response, Upgrade):
+                await self._upgrade(request, response)
+            elif isinstance(body, bytes):
+                self._send(request, response, body)
             else:
-                await self._send(request, response)
+                await self._stream(request, response, body)
         except asyncio.CancelledError:
             if not self._lost:
                 self._transport.abort()
@@ -225,32 +231,32 @@ class Connection(asyncio.Protocol):
         finally:
             self._finished(request, response)
 
-    async def _answer(self, request: Request) -> Response:
-        try:
-            return await self._engine.handler(request)
-        except StatusError as error:
+    def _failed(self, request: Request, error: Exception) -> Response:
+        if isinstance(error, StatusError):
             return refusal(error)
-        except Exception:
-            LOG.exception("%s %s: the handler failed", request.method, request.path)
-            return Response.text("internal error\n", 500)
+        LOG.error("%s %s: the handler failed", request.method, request.path, exc_info=error)
+        return Response.text("internal error\n", 500)
 
-    async def _send(self, request: Request, response: Response) -> None:
-        date = self._engine.dates.at(self._engine.clock.monotonic())
+    def _send(self, request: Request, response: Response, body: bytes) -> None:
         keep = request.keep_alive = self._may_keep(request, response)
-        body = response.body
-        if isinstance(body, bytes):
-            self._output.whole(request, response, body, keep, date)
-            return
+        self._output.whole(request, response, body, keep, self._date())
+
+    async def _stream(self, request: Request, response: Response, body: AsyncIterable[bytes]) -> None:
+        keep = self._may_keep(request, response)
         try:
-            request.keep_alive = await self._output.stream(request, response, body, keep, date)
+            request.keep_alive = await self._output.stream(request, response, body, keep, self._date())
         finally:
             await _close(body)
+
+    def _date(self) -> bytes:
+        return self._engine.dates.at(self._engine.clock.monotonic())
 
     def _may_keep(self, request: Request, response: Response) -> bool:
         """Whether another request may follow: both sides want it, and the end of this one's body will be found."""
         if not request.keep_alive or self._engine.draining or self._deaf:
             return False
-        if b"connection" in response.headers.index and "close" in response.headers.tokens("connection"):
+        headers = response.headers
+        if b"connection" in headers.index and "close" in headers.tokens("connection"):
             return False
         decoder = self._decoder
         if decoder is None:
@@ -305,10 +311,12 @@ class Connection(asyncio.Protocol):
 
     # upgrades
 
-    async def _upgrade(self, response: Upgrade) -> None:
+    async def _upgrade(self, request: Request, response: Upgrade) -> None:
+        if self._decoder is not None:   # where would the body end and the new protocol begin?
+            self._send(request, refusal(ProtocolViolation("an upgrade with a body")), b"")
+            return
         framing = b"Connection: Upgrade\r\n" if response.status == 101 else b""
-        date = self._engine.dates.at(self._engine.clock.monotonic())
-        self._transport.write(wire.response_head(response.status, response.headers, framing, date))
+        self._transport.write(wire.response_head(response.status, response.headers, framing, self._date()))
         await self._tunnelled(response.run)
 
     async def _pass_on(self) -> None:
@@ -405,8 +413,7 @@ class Connection(asyncio.Protocol):
         self._engine.metrics.refuse(error.status)
         text = f"{error.message}\n".encode()
         framing = b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n" % len(text)
-        date = self._engine.dates.at(self._engine.clock.monotonic())
-        self._transport.write(b"".join((wire.status_line(error.status), date, framing, b"\r\n", text)))
+        self._transport.write(b"".join((wire.status_line(error.status), self._date(), framing, b"\r\n", text)))
         self._linger()
 
     def _linger(self) -> None:

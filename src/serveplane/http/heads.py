@@ -5,6 +5,7 @@ the colon, no control characters, version 1.0 or 1.1), and httptools parses what
 knows: Host, target form, and a framing that can be read in one way only.
 """
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import httptools
@@ -143,7 +144,7 @@ def _address(request: Request, target: bytes, host: bytes | None) -> None:
             raise ProtocolViolation("no Host")
     else:
         host = host.strip(b" \t")
-        if not _HOST.fullmatch(host):
+        if not _is_host(host):
             raise ProtocolViolation("malformed Host")
     request.target = target.decode("ascii")
     if b"#" in target:
@@ -161,6 +162,11 @@ def _address(request: Request, target: bytes, host: bytes | None) -> None:
         request.path, request.query = "*", ""
     else:
         _absolute(request, target, host)
+
+
+@lru_cache(maxsize=1024)
+def _is_host(host: bytes) -> bool:
+    return _HOST.fullmatch(host) is not None
 
 
 def _absolute(request: Request, target: bytes, host: bytes | None) -> None:

@@ -22,7 +22,7 @@ UPGRADES = frozenset(("websocket", "spdy/3.1"))
 """What may be tunnelled. Never h2c: behind it a client would speak to the origin past every check made here."""
 
 _FORWARDED = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"))
-_NOT_FORWARDED = wire.CONNECTION_FIELDS | _FORWARDED | {b"content-length", b"expect", b"host"}
+_NOT_FORWARDED = wire.CONNECTION_FIELDS | _FORWARDED | {b"expect"}
 _NOT_RETURNED = wire.CONNECTION_FIELDS - {b"proxy-authenticate"}
 _NEVER_NAMED = frozenset((b"host", b"content-length", b"authorization", b"cookie", b"content-type"))
 
@@ -75,11 +75,13 @@ class Proxy:
         """The request's own fields without those of the connection, plus who it came from and through."""
         headers = request.headers
         index = headers.index
-        dropped = _NOT_FORWARDED if b"connection" not in index else _NOT_FORWARDED | _named(headers)
-        fields = [field for field in headers.raw if field[0].lower() not in dropped]
-        authority = index.get(b"host") if host is None else host.encode("ascii")
-        if authority is not None:
-            fields.append((b"Host", authority))
+        if _NOT_FORWARDED.isdisjoint(index):   # the usual case; Host and Content-Length are the client's to write
+            fields = headers.raw.copy()
+        else:
+            dropped = _NOT_FORWARDED if b"connection" not in index else _NOT_FORWARDED | _named(headers)
+            fields = [field for field in headers.raw if field[0].lower() not in dropped]
+        if host is not None:
+            fields.append((b"Host", host.encode("ascii")))
         self._forwarded(request, fields)
         fields.append(self._via)
         if upgrade is not None:
@@ -117,6 +119,8 @@ def _origin_form(request: Request) -> bytes:
 
 
 def _returned(headers: Headers) -> Headers:
+    if _NOT_RETURNED.isdisjoint(headers.index):
+        return headers
     dropped = _NOT_RETURNED if b"connection" not in headers.index else _NOT_RETURNED | _named(headers)
     return Headers.parsed([field for field in headers.raw if field[0].lower() not in dropped])
 
