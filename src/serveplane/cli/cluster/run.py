@@ -29,6 +29,7 @@ from serveplane.embedded.store import SqliteLog, Store
 from serveplane.embedded.workloads.controllers import run_controllers
 from serveplane.http import Client as HttpClient
 from serveplane.http import ClientTls, serve
+from serveplane.http.http2 import Http2Proxy
 from serveplane.http.proxy import Proxy
 from serveplane.kube.client import Client
 from serveplane.kube.kind import Kind
@@ -118,7 +119,7 @@ class UpCluster:
         stack.push_async_callback(gateway.close)
         wanted = before.gateway_port or (GATEWAY_PORT if can_listen(HOST, GATEWAY_PORT) else 0)
         port = _port(self.options.gateway_port, wanted, "gateway", "--gateway-port")
-        server = await serve(gateway.handle, HOST, port, clock=self._clock)
+        server = await serve(gateway.handle, HOST, port, clock=self._clock, http2=Http2Proxy(gateway.choose))
         stack.push_async_callback(server.close)
         self.state.gateway, self.state.gateway_port = f"http://{HOST}:{server.port}", server.port
         watcher = Watcher(client, self._clock, gateway, HOST, server.port)

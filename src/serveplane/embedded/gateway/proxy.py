@@ -3,7 +3,6 @@
 Nothing here touches the API: the routing table and the endpoints are values that are replaced as the cluster changes.
 """
 from collections.abc import Sequence
-from urllib.parse import parse_qsl
 
 from serveplane.clock import Clock
 from serveplane.embedded.gateway.endpoints import Endpoint, Endpoints
@@ -40,14 +39,27 @@ class Gateway:
         if path.startswith(SERVING):
             return await self._by_path(request)
         host = request.headers.get("host") or ""
-        asked = _asked(request, split_host(host)[0], path)
-        rule = self.table.find(asked)
+        if not path.startswith("/"):   # asked as a proxy: the whole URL is in the request line
+            host, path = _authority(path)
+        rule = self.table.find(_asked(request, split_host(host)[0], path))
         if rule is not None:
             return await self._apply(rule, request, path, host)
         named = service_of(host)
         if named is not None and named.service in self.endpoints.services:
-            return await self._send(request, named.service, named.port, None, None, (), None)
-        return Response.text(f"no route for host {asked.host!r} and path {path}\n", 404)
+            return await self._send(request, named.service, named.port, _target(path, request.query), host, (), None)
+        return Response.text(f"no route for host {host!r} and path {path}\n", 404)
+
+    async def choose(self, request: Request) -> Origin | None:
+        """Where an HTTP/2 connection goes, by its first request. Its frames are passed on as they are."""
+        host = request.headers.get("host") or request.headers.get(":authority") or ""
+        rule = self.table.find(_asked(request, split_host(host)[0], request.path))
+        if rule is not None:
+            backend = self._backend(rule.backends)
+            found = self.endpoints.candidates(backend.service, backend.port) if backend else []
+        else:
+            named = service_of(host)
+            found = self.endpoints.candidates(named.service, named.port) if named else []
+        return _origin(found[0]) if found else None
 
     async def close(self) -> None:
         await self._proxy.client.close()
@@ -121,9 +133,17 @@ def _may_repeat(request: Request, answer: Response) -> bool:
 
 
 def _asked(request: Request, host: str, path: str) -> Asked:
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    query = dict(parse_qsl(request.query, keep_blank_values=True)) if request.query else {}
-    return Asked(host, path, request.method, headers, query)
+    return Asked(host, path, request.method, request.headers, request.query)
+
+
+def _authority(url: str) -> tuple[str, str]:
+    """Host and path of a request target in absolute form.
+
+    >>> _authority("http://iris.default:80/v1"), _authority("http://iris")
+    (('iris.default:80', '/v1'), ('iris', '/'))
+    """
+    host, _, path = url.partition("://")[2].partition("/")
+    return host, "/" + path
 
 
 def _rewritten(filters: Sequence[Filter], rule: Rule, path: str, query: str) -> tuple[str, str | None]:

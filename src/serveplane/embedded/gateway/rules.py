@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+from urllib.parse import parse_qsl
 
 LONGEST_FOR_PATTERNS = 4096   # a longer path is not tried against regular expressions
 
@@ -102,14 +103,35 @@ class Rule:
                 return len(path) <= LONGEST_FOR_PATTERNS and bool(self.pattern and self.pattern.fullmatch(path))
 
 
-@dataclass(frozen=True)
+class HeaderLookup(Protocol):
+    def get(self, name: str) -> str | None: ...
+
+
 class Asked:
-    """A request as far as routing looks at it; header names are lower case."""
-    host: str
-    path: str
-    method: str = "GET"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
+    """A request as far as routing looks at it. The query is only taken apart for rules that look into it."""
+
+    __slots__ = ("_query", "headers", "host", "method", "path", "query_text")
+
+    def __init__(self, host: str, path: str, method: str = "GET", headers: HeaderLookup | None = None,
+                 query: str = "") -> None:
+        self.host = host
+        self.path = path
+        self.method = method
+        self.headers: HeaderLookup = headers if headers is not None else _NO_HEADERS
+        self.query_text = query
+        self._query: dict[str, str] | None = None
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """Of a parameter that is there twice the first one counts."""
+        if self._query is None:
+            self._query = {}
+            for name, value in parse_qsl(self.query_text, keep_blank_values=True):
+                self._query.setdefault(name, value)
+        return self._query
+
+
+_NO_HEADERS: HeaderLookup = {}
 
 
 def is_below(path: str, prefix: str) -> bool:
