@@ -33,6 +33,8 @@ class ClusterConfig:
     verify: bool = True
     server_name: str = ""
     credentials: Credentials | None = None
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers that ask to act as someone else."""
     source: str = ""
     """Where this was read, for messages."""
 
@@ -126,6 +128,10 @@ def from_kubeconfig(paths: list[Path], context: str | None = None) -> ClusterCon
     user = _named(merged, "users", chosen["user"], source) if chosen.get("user") else {}
     if not cluster.get("server"):
         raise ConfigError(f"{source}: cluster {chosen.get('cluster')!r} has no server address")
+    if cluster.get("proxy-url"):
+        raise ConfigError(
+            f"{source}: proxy-url is not supported; open a tunnel to the API server and name that as its server"
+        )
     config = ClusterConfig(
         server=str(cluster["server"]).rstrip("/"),
         namespace=chosen.get("namespace") or "default",
@@ -134,6 +140,7 @@ def from_kubeconfig(paths: list[Path], context: str | None = None) -> ClusterCon
         server_name=cluster.get("tls-server-name") or "",
         client_certificate=_data(user, "client-certificate", source),
         client_key=_data(user, "client-key", source),
+        impersonation=_impersonation(user),
         source=source,
     )
     return replace(config, credentials=_credentials(user, config, source))
@@ -156,6 +163,14 @@ def _credentials(user: Json, config: ClusterConfig, source: str) -> Credentials 
             f"{source}: auth-provider is no longer supported by Kubernetes; use an exec plugin or a token"
         )
     return None
+
+
+def _impersonation(user: Json) -> tuple[tuple[str, str], ...]:
+    headers = [("impersonate-user", user["as"])] if user.get("as") else []
+    headers += [("impersonate-uid", user["as-uid"])] if user.get("as-uid") else []
+    headers += [("impersonate-group", group) for group in user.get("as-groups") or ()]
+    extra = (user.get("as-user-extra") or {}).items()
+    return (*headers, *((f"impersonate-extra-{name}", value) for name, values in extra for value in values))
 
 
 def _merged(paths: list[Path]) -> Json:

@@ -6,7 +6,7 @@ was refused for its token has done nothing.
 """
 
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -41,9 +41,12 @@ class HttpTransport:
         self._http = self._client()
 
     async def send(self, call: Call) -> Reply:
-        reply = await self._send(call, await self._authorization(renew=False))
+        used = await self._authorization(renew=False)
+        reply = await self._send(call, used)
         if reply.status == 401 and self.config.credentials is not None:
-            reply = await self._send(call, await self._authorization(renew=True))
+            renewed = await self._authorization(renew=True)
+            if renewed != used:
+                reply = await self._send(call, renewed)
         return reply
 
     async def close(self) -> None:
@@ -66,9 +69,9 @@ class HttpTransport:
         return header
 
     async def _send(self, call: Call, authorization: str) -> Reply:
-        headers = dict(call.headers or {})
+        headers = [*(call.headers or {}).items(), *self.config.impersonation]
         if authorization:
-            headers["authorization"] = authorization
+            headers.append(("authorization", authorization))
         try:
             response = await self._http.request(
                 call.method,
@@ -77,7 +80,7 @@ class HttpTransport:
                 body=call.body or None,
                 before_send=call.before_send,
             )
-            answered = {name.lower(): value for name, value in response.headers.items()}
+            answered = _joined(response.headers.items())
             if call.stream and response.status < 400:
                 return Reply(response.status, answered, self._chunks(response))
             return Reply(response.status, answered, await response.read())
@@ -99,6 +102,15 @@ class HttpTransport:
         if isinstance(error, ClientTimeout):
             return DeadlineExceeded(f"the API server at {self.config.server}: {error}")
         return ConnectionFailed(f"the API server at {self.config.server} gave no whole answer: {error}")
+
+
+def _joined(items: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Header fields by name; of one that is repeated (warnings) all values count."""
+    joined: dict[str, str] = {}
+    for name, value in items:
+        key = name.lower()
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
 
 
 def _reason(error: ConnectFailed) -> str:

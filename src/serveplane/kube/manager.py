@@ -26,7 +26,7 @@ from serveplane.kube.events import Recorder
 from serveplane.kube.health import Health, serve_health, serve_metrics
 from serveplane.kube.informers import SYNC_SECONDS, Informers
 from serveplane.kube.lease import LeaderElection, LeaseOptions
-from serveplane.kube.metrics import Registry
+from serveplane.kube.metrics import Registry, observe_process
 from serveplane.kube.rest import WRITE_TIMEOUT
 from serveplane.kube.transport import Transport
 
@@ -86,6 +86,7 @@ class Manager:
         self.leading = asyncio.Event()
         self.health.ready["caches"] = lambda: self._ready
         self.informers.observe(self.registry)
+        observe_process(self.registry)
 
     def add(self, controller: Controller) -> None:
         controller.attach(self.informers)
@@ -105,6 +106,7 @@ class Manager:
 
     def stop(self) -> None:
         """End gracefully: finish what is under way, hand back the lease, return from `run`."""
+        self._ready = "stopping"
         self._stop.set()
 
     async def run(self) -> None:

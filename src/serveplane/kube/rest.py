@@ -1,6 +1,7 @@
 """One request to an API server: deadline, retries, write guard, metrics, errors. The verbs are in `client`."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from urllib.parse import urlencode
@@ -14,6 +15,7 @@ from serveplane.kube.transport import Call, Reply, Transport
 READ_TIMEOUT = 30.0  # a whole page of a large list may take a while on a busy server
 WRITE_TIMEOUT = 10.0
 MAX_ERROR_BODY = 1 << 20
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 Guard = Callable[[], None]
 """Called at the moment a write is sent; raises (`LeaseLost`) when it may not go out."""
@@ -107,13 +109,22 @@ class Rest:
         host = self.transport.host
         self.registry.requests.inc(code, call.method, host)
         self.registry.request_seconds.observe(self.clock.monotonic() - started, call.method, host)
-        if warning := headers.get("warning"):
-            self.warn(warning)
+        for text in warnings_of(headers.get("warning", "")):
+            self.warn(text)
 
 
 def encode_query(query: Mapping[str, str] | None) -> str:
     """Parameters that are set, encoded; an empty value means "not set" everywhere in this API."""
     return urlencode({name: value for name, value in query.items() if value}) if query else ""
+
+
+def warnings_of(header: str) -> list[str]:
+    """What the server warns of, from its Warning fields.
+
+    >>> warnings_of('299 - "spec.x is deprecated", 299 - "say \\\\"why\\\\""')
+    ['spec.x is deprecated', 'say "why"']
+    """
+    return [text.replace('\\"', '"').replace("\\\\", "\\") for text in _WARNING.findall(header)]
 
 
 def _error(call: Call, reply: Reply, body: bytes) -> ApiError:

@@ -19,8 +19,14 @@ from serveplane.kube.manager import Manager
 from serveplane.kube.webhook import WebhookServer
 
 
-def serve_webhooks(manager: Manager, server: WebhookServer, options: CertificateOptions, targets: Targets) -> None:
-    """Self-made certificates, shared by replicas in a Secret, with caBundles kept right."""
+def serve_webhooks(
+    manager: Manager, server: WebhookServer, options: CertificateOptions, targets: Targets, linger: float = 0.0
+) -> None:
+    """Self-made certificates, shared by replicas in a Secret, with caBundles kept right.
+
+    `linger` is how many seconds calls are still answered after a stop: with several replicas the API server needs a moment to
+    learn that this one is leaving.
+    """
 
     async def verify(bundle: bytes) -> None:
         await call(server, bundle, options.names[0])
@@ -36,7 +42,7 @@ def serve_webhooks(manager: Manager, server: WebhookServer, options: Certificate
                 group.create_task(certificates.run(), name="certificates")
                 group.create_task(bundles.run(), name="caBundles")
         finally:
-            await asyncio.shield(server.stop())
+            await asyncio.shield(_leave(manager, server, linger))
 
     manager.everywhere(part)
     manager.health.ready["webhooks"] = lambda: _why_not(server, certificates.ready)
@@ -58,6 +64,11 @@ def serve_webhooks_from_folder(manager: Manager, server: WebhookServer, folder: 
     manager.everywhere(part)
     manager.health.ready["webhooks"] = lambda: _why_not(server, certificates.ready)
     manager.wait_for(certificates.ready)
+
+
+async def _leave(manager: Manager, server: WebhookServer, linger: float) -> None:
+    await manager.clock.sleep(linger)
+    await server.stop()
 
 
 async def call(server: WebhookServer, bundle: bytes, name: str) -> None:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from serveplane.http.client import Client as HttpClient
 from serveplane.kube.apply import MANAGER
 from serveplane.kube.client import Client
 from serveplane.kube.config import load_config
@@ -14,6 +16,7 @@ from serveplane.kube.http_transport import HttpTransport
 from serveplane.kube.lease import LEASE
 from serveplane.kube.manager import Manager, ManagerOptions
 from tests.counts import COUNTS
+from tests.kit.processes import free_ports
 from tests.kit.testbed import Testbed
 from tests.kit.waiting import eventually
 from tests.testbed.kube.example import CHILDREN, CONFIG_MAP, DEPLOYMENT, SERVICE, WIDGET, add_widgets, lease, widget
@@ -23,12 +26,12 @@ pytestmark = pytest.mark.testbed
 
 @asynccontextmanager
 async def running(
-    testbed: Testbed, namespace: str, agent: str, kubeconfig: str = "", lease_seconds: float = 15
+    testbed: Testbed, namespace: str, agent: str, kubeconfig: str = "", lease_seconds: float = 15, **more: Any
 ) -> AsyncIterator[tuple[Manager, Controller]]:
     """A manager with the Widget controller, leading."""
     transport = HttpTransport(load_config(kubeconfig or str(testbed.kubeconfig)))
     options = ManagerOptions(
-        lease=lease(agent, namespace, lease_seconds), user_agent=agent, namespaces=[namespace], grace_seconds=5
+        lease=lease(agent, namespace, lease_seconds), user_agent=agent, namespaces=[namespace], grace_seconds=5, **more
     )
     manager = Manager(transport, options)
     controller = add_widgets(manager)
@@ -149,3 +152,29 @@ async def test_children_are_owned_by_apply_alone(widgets: Testbed, client: Clien
                 if entry["manager"] == MANAGER
             ]
             assert ours == [(MANAGER, "Apply")]
+
+
+async def test_health_and_metrics_are_served(widgets: Testbed, client: Client, namespace: str) -> None:
+    health, metrics = free_ports(2)
+    addresses = {"health_address": f"127.0.0.1:{health}", "metrics_address": f"127.0.0.1:{metrics}"}
+    async with running(widgets, namespace, "health", **addresses), HttpClient() as http:
+        await client.create(widget("a", namespace))
+        await eventually(lambda: converged(client, namespace, 1))
+
+        async def asked(port: int, path: str) -> tuple[int, str]:
+            response = await http.request("GET", f"http://127.0.0.1:{port}{path}")
+            return response.status, (await response.read()).decode()
+
+        assert await asked(health, "/healthz") == (200, "ok")
+        assert await asked(health, "/readyz") == (200, "ok")
+        status, text = await asked(metrics, "/metrics")
+        assert status == 200
+        for line in (
+            'controller_runtime_reconcile_total{controller="widget",result="success"}',
+            'controller_runtime_max_concurrent_reconciles{controller="widget"} 16',
+            'workqueue_depth{name="widget",controller="widget"}',
+            'leader_election_master_status{name="widgets"} 1',
+            'rest_client_requests_total{code="201",method="PATCH"',
+            "process_resident_memory_bytes",
+        ):
+            assert line in text

@@ -73,6 +73,7 @@ def test_the_first_of_several_files_wins(folder: Path) -> None:
         ),
         (GOOD.replace("user: {token: secret}", "user: {auth-provider: {name: gcp}}"), "no longer supported"),
         (GOOD.replace("user: {token: secret}", "user: {tokenFile: nowhere}"), "nowhere cannot be read"),
+        (GOOD.replace("certificate-authority: ca.pem", "proxy-url: http://p"), "proxy-url is not supported"),
         (GOOD.replace("contexts:\n- name", "contexts:\n- nom"), "list of named entries"),
     ],
 )
@@ -172,3 +173,14 @@ async def test_a_missing_plugin_tells_its_install_hint() -> None:
     }
     with pytest.raises(ConfigError, match="get it at"):
         await ExecCredentials(spec, "", None, "kubeconfig").header()
+
+
+def test_acting_as_someone_else(folder: Path) -> None:
+    user = "user: {token: secret, as: ann, as-groups: [dev, ops], as-user-extra: {scope: [a]}}"
+    (folder / "other").write_text(GOOD.replace("user: {token: secret}", user))
+    assert load_config(str(folder / "other")).impersonation == (
+        ("impersonate-user", "ann"),
+        ("impersonate-group", "dev"),
+        ("impersonate-group", "ops"),
+        ("impersonate-extra-scope", "a"),
+    )
