@@ -118,9 +118,7 @@ class Manager:
                 main = group.create_task(self._main(group), name="manager")
                 await asyncio.wait({main})
                 await self._end(group)
-        except* asyncio.CancelledError:
-            raise
-        except* Exception as failed:
+        except BaseExceptionGroup as failed:
             raise _root(failed) from None
         finally:
             for server in servers:
