@@ -7,6 +7,7 @@ from serveplane.kube.informers import Informer
 from serveplane.kube.kind import key_of, kind_of
 from serveplane.objects import Json
 from serveplane.objects.equality import same
+from serveplane.objects.jsonpatch import merge_patch
 from serveplane.objects.schema import UNKNOWN_KIND
 
 
@@ -17,7 +18,10 @@ async def write_status(client: Client, obj: Json, status: Json, informer: Inform
     """
     if same(obj.get("status") or {}, status, UNKNOWN_KIND):
         return obj
-    answered = await client.update_status({**obj, "status": status})
+    change = merge_patch(obj.get("status") or {}, status)
+    body = {"metadata": {"resourceVersion": obj["metadata"].get("resourceVersion")}, "status": change}
+    key = key_of(obj)
+    answered = await client.patch(kind_of(obj), key.name, key.namespace, body, subresource="status")
     if informer is not None:
         informer.note(answered)
     return answered
