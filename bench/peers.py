@@ -20,7 +20,7 @@ def environment(packages: tuple[str, ...]) -> Path | None:
         try:
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, capture_output=True)
             install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
-            subprocess.run(install, check=True, capture_output=True, timeout=900)
+            subprocess.run(install, check=True, capture_output=True, timeout=400)
             subprocess.run([python, "-m", "compileall", "-q", folder / "lib"], check=False, capture_output=True)
         except (subprocess.SubprocessError, OSError):
             return None

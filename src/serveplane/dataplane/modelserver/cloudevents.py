@@ -22,7 +22,7 @@ class Event(NamedTuple):
 
 def binary_event(headers: Any) -> Event | None:
     """The event whose attributes are headers; None if this is an ordinary request."""
-    if headers.get("ce-specversion") is None and headers.get("ce-id") is None:
+    if headers.get("ce-specversion") is None:
         return None
     folded = ((name.casefold(), value) for name, value in headers.items())
     attributes = {name[3:]: value for name, value in folded if name.startswith("ce-")}

@@ -74,16 +74,23 @@ class Model:
         """One request through preprocess, predict or explain, and postprocess, each of them timed."""
         if not self.ready:
             raise ModelNotReady(self.name)
-        payload = await self._timed("preprocess", metrics, self.preprocess, payload, headers)
+        kind = type(self)
+        if kind.preprocess is Model.preprocess:   # most models have none: nothing to call, nothing to time
+            metrics.observe("preprocess", self.name, 0.0)
+        else:
+            payload = await self._timed("preprocess", metrics, self.preprocess, payload, headers)
         if verb is Verb.EXPLAIN:
             return await self._timed("explain", metrics, self.explain, payload, headers)
         result = await self._timed("predict", metrics, self.predict, payload, headers)
+        if kind.postprocess is Model.postprocess:
+            metrics.observe("postprocess", self.name, 0.0)
+            return result
         return await self._timed("postprocess", metrics, self.postprocess, result, headers)
 
     async def _timed(self, step: str, metrics: Metrics, function: Callable[..., Any], value: Any, headers: Headers) -> Any:
         began = self.clock.monotonic()
         result = function(value, headers) if _takes_headers(function) else function(value)
-        if inspect.isawaitable(result):
+        if hasattr(result, "__await__"):
             result = await result
         metrics.observe(step, self.name, self.clock.monotonic() - began)
         return result

@@ -268,8 +268,7 @@ def _numbers(data: list[Any], dtype: Any, datatype: str, at: str) -> Array:
         limits = np.iinfo(dtype)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise InvalidInput(f"holds values outside {datatype}", at)
-    with np.errstate(over="ignore"):
-        return array.astype(dtype)
+    return array.astype(dtype)   # beyond the range of a float is infinity, which the model judges
 
 
 def _booleans(data: list[Any], at: str) -> Array:

@@ -90,7 +90,7 @@ def _onnx(name: str, path: Path, options: FormatOptions) -> Model:
 
 def _python(name: str, path: Path, options: FormatOptions) -> Model:
     from serveplane.dataplane.modelserver.formats.python import python_model
-    return python_model(name, path, options.pickle)
+    return python_model(name, path, options.pickle, options.limits)
 
 
 _OPENERS: dict[str, Callable[[str, Path, FormatOptions], Model]] = {

@@ -16,11 +16,12 @@ import numpy as np
 
 from serveplane.dataplane.modelserver.errors import CannotLoad
 from serveplane.dataplane.modelserver.formats.array_model import ArrayModel
+from serveplane.dataplane.modelserver.limits import BatchLimits
 from serveplane.dataplane.modelserver.model import Model
 from serveplane.dataplane.modelserver.tensors import Array
 
 
-def python_model(name: str, path: Path, pickle_rule: str = "any") -> Model:
+def python_model(name: str, path: Path, pickle_rule: str = "any", limits: BatchLimits | None = None) -> Model:
     """What the file defines. Running it is running code, so the same rule as for pickles holds."""
     if pickle_rule != "any":
         raise CannotLoad(f"{path.name} is code, and --pickle={pickle_rule} refuses to run any")
@@ -31,18 +32,18 @@ def python_model(name: str, path: Path, pickle_rule: str = "any") -> Model:
         return _made(models[0], name, path)
     predictors = [each for each in classes if callable(getattr(each, "predict", None))]
     if not models and len(predictors) == 1:
-        return _Wrapped(name, predictors[0], path)
+        return _Wrapped(name, limits, path, kind=predictors[0])
     function = getattr(module, "predict", None)
     if not models and not predictors and inspect.isfunction(function):
-        return _Wrapped(name, None, path, function)
+        return _Wrapped(name, limits, path, function=function)
     raise CannotLoad(f"{path.name} must define exactly one subclass of Model, one class with a predict method, or a function predict")
 
 
 class _Wrapped(ArrayModel):
     """Rows in, results out, by a class or function that knows nothing of protocols."""
 
-    def __init__(self, name: str, kind: type | None, path: Path, function: Any = None) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, limits: BatchLimits | None, path: Path, kind: type | None = None, function: Any = None) -> None:
+        super().__init__(name, limits)
         self._kind, self._path, self._function = kind, path, function
         self._object: Any = None
 

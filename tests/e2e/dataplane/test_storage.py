@@ -1,0 +1,116 @@
+"""The storage initializer as a process: killed at random points and started again, memory, termination."""
+import hashlib
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.counts import COUNTS, SEED
+from tests.kit.processes import start
+from tests.unit.dataplane.store import Store, running
+
+CHANCE = random.Random(SEED)
+FILES = {f"/bucket/m/part-{number}.bin": CHANCE.randbytes(size) for number, size in enumerate((90 << 20, 3 << 20, 40 << 20, 100, 7 << 20))}
+DIGESTS = {name.rpartition("/")[2]: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with running(Store(dict(FILES))) as started:
+        yield started
+
+
+def command(store: Store, destination: Path) -> list[str]:
+    return [sys.executable, "-m", "serveplane.cli.main", "storage-initializer", "s3://bucket/m", str(destination)]
+
+
+def environment(store: Store) -> dict[str, str]:
+    return {"AWS_ENDPOINT_URL": store.url, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hidden-secret"}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+@pytest.mark.stress
+def test_killed_at_random_points_the_bytes_are_the_same(store: Store, tmp_path: Path) -> None:
+    kills = 0
+    for attempt in range(COUNTS.store_kills // 2):
+        process = start(command(store, tmp_path / "model"), tmp_path / "log", environment(store))
+        time.sleep(CHANCE.uniform(0.1, 0.6))
+        process.kill()
+        if process.wait() == 0:
+            assert digests(tmp_path / "model") == DIGESTS
+            (tmp_path / "model").rename(tmp_path / f"done-{attempt}")
+            continue
+        kills += 1
+        seen = {entry for entry in os.listdir(tmp_path / "model") if not entry.startswith(".")} if (tmp_path / "model").exists() else set()
+        assert all(digests_of(tmp_path / "model" / name) == DIGESTS[name] for name in seen)   # nothing half-written ever shows
+    assert start(command(store, tmp_path / "model"), tmp_path / "log", environment(store)).wait(60) == 0
+    assert digests(tmp_path / "model") == DIGESTS
+    assert kills > 0
+    assert "hidden-secret" not in (tmp_path / "log").read_text()
+
+
+def digests_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_resumed_run_reads_only_what_is_missing(store: Store, tmp_path: Path) -> None:
+    process = start(command(store, tmp_path / "model"), tmp_path / "log", environment(store))
+    parts = tmp_path / "model" / ".serveplane-download"
+    for _ in range(1000):
+        if any(path.suffix == ".file" for path in (parts.iterdir() if parts.exists() else ())):
+            break
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    done = {path.name for path in parts.iterdir() if path.suffix == ".file"} if parts.exists() else set()
+    if not done:
+        pytest.skip("the download was finished before it could be killed")
+    store.asked.clear()
+    assert start(command(store, tmp_path / "model"), tmp_path / "log", environment(store)).wait(60) == 0
+    assert digests(tmp_path / "model") == DIGESTS
+    assert len({path for _, path, _ in store.asked if "part-" in path}) <= len(FILES) - len(done)
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from serveplane.cli.main import main
+code = main(sys.argv[1:])
+print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
+def test_memory_does_not_grow_with_the_model(store: Store, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", PEAK, *command(store, tmp_path / "model")[3:]]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=60, env={**os.environ, **environment(store)}, check=True)
+    assert int(told.stdout.split()[-1]) < 64 << 10   # kilobytes
+
+
+def test_failure_is_one_sentence_and_an_exit_code(store: Store, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "serveplane.cli.main",
+            "storage-initializer",
+            f"{store.url}/nothing.bin?token=hidden",
+            str(tmp_path / "d"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "answered 404" in done.stderr.splitlines()[-1]
+    assert "hidden" not in done.stderr
