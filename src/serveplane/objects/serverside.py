@@ -54,7 +54,10 @@ class Difference:
 def merged(live: Any, config: Any, shape: Shape) -> Any:
     """The live value with everything that the configuration says; what it is silent about stays."""
     if isinstance(live, dict) and isinstance(config, dict) and is_granular(shape, config):
-        return live | {name: merged(live[name], value, shape.child(name)) if name in live else value for name, value in config.items()}
+        return live | {
+            name: merged(live[name], value, shape.child(name)) if name in live else value
+            for name, value in config.items()
+        }
     if isinstance(live, list) and isinstance(config, list) and is_granular(shape, config):
         return _merged_list(live, config, shape)
     return config
@@ -112,7 +115,7 @@ _ABSENT = object()
 def _compare(before: Any, after: Any, shape: Shape, added: Fields, modified: Fields, removed: Fields) -> None:
     """Walk both values at once; `added`, `modified` and `removed` are the nodes of this place and get what is found below it."""
     for key, old, new, inner in _pairs(before, after, shape):
-        if old is _ABSENT and new is _ABSENT:
+        if old is new or (type(old) is type(new) and old == new):  # most of an object is not what a write is about
             continue
         if not _has_inside(old, new, inner):
             _compare_leaf(key, old, new, added, modified, removed)
@@ -141,7 +144,9 @@ def _compare_leaf(key: str, old: Any, new: Any, added: Fields, modified: Fields,
 def _has_inside(old: Any, new: Any, shape: Shape) -> bool:
     """A place to descend into. Two empty values count as a leaf, which keeps empty and absent apart; so do two of unlike types."""
     there = [value for value in (old, new) if value is not _ABSENT]
-    return any(there) and len({type(value) for value in there}) == 1 and all(is_granular(shape, value) for value in there)
+    return (
+        any(there) and len({type(value) for value in there}) == 1 and all(is_granular(shape, value) for value in there)
+    )
 
 
 def _pairs(before: Any, after: Any, shape: Shape) -> Iterable[tuple[str, Any, Any, Shape]]:
@@ -173,7 +178,11 @@ def without(value: Any, fields: Fields, shape: Shape) -> Any:
     """The value less every member of the set."""
     if isinstance(value, dict):
         kept = ((name, child, fields.get(f"f:{name}")) for name, child in value.items())
-        return {name: child if node is None else without(child, node, shape.child(name)) for name, child, node in kept if not _gone(node)}
+        return {
+            name: child if node is None else without(child, node, shape.child(name))
+            for name, child, node in kept
+            if not _gone(node)
+        }
     keyed = ((member, fields.get(member_key(shape, member))) for member in value)
     return [member if node is None else without(member, node, shape.items) for member, node in keyed if not _gone(node)]
 
@@ -185,17 +194,21 @@ def _gone(node: Fields | None) -> bool:
 # --- the two kinds of writes --------------------------------------------------------------------------------------------
 
 
-def applied(live: Json, config: Json, owners: Owners, manager: str, shape: Shape, force: bool) -> tuple[Json, dict[str, Fields]]:
+def applied(
+    live: Json, config: Json, owners: Owners, manager: str, shape: Shape, force: bool
+) -> tuple[Json, dict[str, Fields]]:
     """The object and its owners after `manager` applied `config`. Fields it owned before and no longer names go, unless shared."""
     last = owners.get(manager, {})
     now = {**owners, manager: fields_of(config, shape)}
-    result = _pruned(merged(live, config, shape), last, now, shape)
+    result = _pruned(merged(live, config, shape), last, now, manager, shape)
     change = compared(live, result, shape)
     return result, _handed_over(now, manager, change, force)
 
 
-def _pruned(whole: Json, last: Fields, owners: Owners, shape: Shape) -> Json:
-    if not last:
+def _pruned(whole: Json, last: Fields, owners: Owners, manager: str, shape: Shape) -> Json:
+    if (
+        not last or last == owners[manager] or not difference(last, owners[manager])
+    ):  # it still names all it named: nothing can have to go
         return whole
 
     def closed(fields: Fields) -> Fields:
@@ -214,7 +227,9 @@ def _pruned(whole: Json, last: Fields, owners: Owners, shape: Shape) -> Json:
 def _handed_over(owners: Owners, manager: str, change: Difference, force: bool) -> dict[str, Fields]:
     """Who owns what after a write by `manager`: others lose what it changed and what is gone."""
     touched = union(change.modified, change.added)
-    conflicts = {owner: both for owner, fields in owners.items() if owner != manager and (both := intersection(fields, touched))}
+    conflicts = {
+        owner: both for owner, fields in owners.items() if owner != manager and (both := intersection(fields, touched))
+    }
     if conflicts and not force:
         raise OwnershipConflict(conflicts)
     lost = union(touched, change.removed)
@@ -233,4 +248,3 @@ def updated(live: Json, new: Json, owners: Owners, manager: str, shape: Shape) -
 def conflict_lines(paths_by_owner: Mapping[str, Iterable[str]]) -> list[str]:
     """Every conflict as one line, owner and field."""
     return [f'conflict with "{owner}": {path}' for owner, fields in paths_by_owner.items() for path in fields]
-
