@@ -59,7 +59,10 @@ def test_nothing_was_refused(rights: tuple[set[Right], set[Right]]) -> None:
 
 
 def test_nothing_was_granted_in_vain(rights: tuple[set[Right], set[Right]]) -> None:
-    """Reading comes as one: who watches also lists, and a `get` repairs what a watch lost. Create stands beside patch: applying needs both."""
+    """Reading comes as one: who watches also lists, and a `get` repairs what a watch lost.
+
+    Create stands beside patch, as applying needs both.
+    """
     touched = {(group, resource) for group, resource, _ in rights[0]}
     idle = granted() - rights[0] - WITH_A_REASON.keys()
     idle = {right for right in idle if not (right[2] in {*READS, "create", "patch"} and right[:2] in touched)}
