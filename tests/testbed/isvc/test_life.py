@@ -1,0 +1,115 @@
+"""A service through its life: changed, stopped, meddled with, switched over, deleted."""
+from typing import Any
+
+import pytest
+
+from tests.testbed.isvc.conftest import Cluster, iris
+
+pytestmark = pytest.mark.testbed
+Json = dict[str, Any]
+STOP = "serving.kserve.io/stop"
+
+
+async def edit(cluster: Cluster, change: Json) -> None:
+    await cluster.api.patch(iris(), change, cluster.namespace)
+
+
+async def test_stop_and_start_again(cluster: Cluster) -> None:
+    await cluster.api.create(iris(), cluster.namespace)
+    await cluster.ready()
+    before = await cluster.children()
+    await edit(cluster, {"metadata": {"annotations": {STOP: "true"}}})
+
+    async def is_gone() -> bool:
+        return await cluster.children() == [] and (await cluster.told("Stopped")).get("status") == "True"
+    assert await cluster.until(is_gone, "all children gone")
+    assert (await cluster.told("Ready"))["reason"] == "Stopped"
+    await edit(cluster, {"metadata": {"annotations": {STOP: None}}})
+    await cluster.ready()
+    assert await cluster.children() == before
+
+
+async def test_what_is_no_longer_wanted_goes(cluster: Cluster) -> None:
+    service = iris()
+    service["spec"]["transformer"] = {"containers": [{"name": "kserve-container", "image": "acme/pre:1"}]}
+    await cluster.api.create(service, cluster.namespace)
+    await cluster.ready()
+    assert "Deployment iris-transformer" in await cluster.children()
+    await edit(cluster, {"spec": {"transformer": None}, "metadata": {"annotations": {"serving.kserve.io/autoscalerClass": "keda"}}})
+
+    async def is_switched() -> bool:
+        children = await cluster.children()
+        return not any("transformer" in child or "HorizontalPodAutoscaler" in child for child in children) \
+            and "ScaledObject iris-predictor" in children
+    assert await cluster.until(is_switched, "no transformer, no HPA, a ScaledObject")
+    assert "transformer" not in (await cluster.ready())["status"]["components"]
+
+
+async def test_meddling_is_undone_and_told(cluster: Cluster) -> None:
+    await cluster.api.create(iris(), cluster.namespace)
+    await cluster.ready()
+    service = await cluster.child("v1", "Service", "iris-predictor")
+    assert service is not None
+    await cluster.api.delete(service, cluster.namespace)
+
+    async def is_back() -> bool:
+        found = await cluster.child("v1", "Service", "iris-predictor")
+        return found is not None and found["metadata"]["uid"] != service["metadata"]["uid"]
+    assert await cluster.until(is_back, "the Service is made again")
+    deployment = await cluster.deployment()
+    await cluster.api.patch(deployment, {"spec": {"revisionHistoryLimit": 3}}, cluster.namespace)
+
+    async def is_put_back() -> bool:
+        return (await cluster.deployment())["spec"]["revisionHistoryLimit"] == 10
+    assert await cluster.until(is_put_back, "the Deployment is put back")
+
+    async def is_told() -> bool:
+        events = await cluster.api.list("v1", "Event", cluster.namespace)
+        return any(event["reason"] == "ChildRestored" and "revisionHistoryLimit" in event["message"] for event in events)
+    assert await cluster.until(is_told, "an event names who it was")
+
+
+async def test_an_edit_rolls_and_ready_stays(cluster: Cluster) -> None:
+    await cluster.api.create(iris(), cluster.namespace)
+    first = await cluster.ready()
+    await edit(cluster, {"spec": {"predictor": {"model": {"storageUri": "gs://acme/iris/2"}}}})
+
+    async def is_served() -> bool:
+        service = await cluster.service()
+        assert any(told["type"] == "Ready" and told["status"] == "True" for told in service["status"]["conditions"])
+        return service["status"].get("observedGeneration") == service["metadata"]["generation"] > first["metadata"]["generation"]
+    assert await cluster.until(is_served, "the new generation serves")
+    template = (await cluster.deployment())["spec"]["template"]
+    assert template["metadata"]["annotations"]["internal.serving.kserve.io/storage-initializer-sourceuri"] == "gs://acme/iris/2"
+
+
+async def test_canaries_come_get_their_share_and_go(cluster: Cluster) -> None:
+    service = iris()
+    service["metadata"]["annotations"] = {"serving.kserve.io/deploymentMode": "Standard"}
+    canary = {"trafficPercent": 20, "predictor": {"name": "next", "model": {"modelFormat": {"name": "xgboost"}, "storageUri": "gs://acme/2"}}}
+    service["spec"]["canary"] = [canary]
+    await cluster.api.create(service, cluster.namespace)
+    await cluster.ready()
+
+    async def weights() -> Json:
+        route = await cluster.child("gateway.networking.k8s.io/v1", "HTTPRoute", "iris") or {"spec": {"rules": [{"backendRefs": []}]}}
+        return {backend["name"]: backend.get("weight") for backend in route["spec"]["rules"][0]["backendRefs"]}
+
+    async def is_shared() -> bool:
+        return await weights() == {"iris-predictor": 80, "iris-next-predictor": 20}
+    assert await cluster.until(is_shared, "80 to 20")
+    await cluster.api.patch(service, {"spec": {"canary": None}}, cluster.namespace)
+
+    async def is_alone() -> bool:
+        return await weights() == {"iris-predictor": 1} and not any("next" in child for child in await cluster.children())
+    assert await cluster.until(is_alone, "the canary is gone")
+
+
+async def test_deletion_takes_everything_along(cluster: Cluster) -> None:
+    await cluster.api.create(iris(), cluster.namespace)
+    await cluster.ready()
+    await cluster.api.delete(iris(), cluster.namespace)
+
+    async def is_gone() -> bool:
+        return not await cluster.service() and await cluster.children() == []
+    assert await cluster.until(is_gone, "the service and its children are gone")
