@@ -152,9 +152,7 @@ class ApplyEngine:
         return found
 
     async def remove(self, ref: ObjectRef, *, labels: dict[str, str]) -> bool:
-        """Delete a cluster-scoped child by name, if it carries the labels that mark it as ours. Whether there was
-        one to delete.
-        """
+        """Delete a cluster-scoped child by name, if it carries the labels that mark it as ours. Whether there was one to delete."""
         live = await self._live(ref)
         if live is None or is_being_deleted(live):
             return False
@@ -221,9 +219,7 @@ class ApplyEngine:
         return answered
 
     async def _send(self, plan: _Plan) -> Json:
-        """Apply. Where the server stores the plan otherwise than written, that is remembered, not to apply it for
-        ever.
-        """
+        """Apply. Where the server stores the plan otherwise than written, that is remembered, not to apply it for ever."""
         answered = await self._client.apply(plan.desired, self._manager, force=True)
         self._note(plan.ref.kind, answered)
         if not self._is_exact(plan, answered):
@@ -246,9 +242,7 @@ class ApplyEngine:
             raise NotOurs(f"{plan.ref} exists and is controlled by {other}; it is left alone")
 
     async def _adopted(self, plan: _Plan, live: Json) -> Json:
-        """Turn what KServe's own controller owns by Update into what we own by Apply; else later removals would not
-        happen.
-        """
+        """Turn what KServe's own controller owns by Update into what we own by Apply; else later removals would not happen."""
         controller = controller_of(live)
         if not (controller and controller.get("uid") == uid_of(plan.owner)) and not _is_out_of_reach(plan.owner, live):
             return live
@@ -272,9 +266,7 @@ class ApplyEngine:
         return adopted
 
     async def _hand_over_replicas(self, plan: _Plan, live: Json) -> None:
-        """When an autoscaler takes over, the number must survive our letting go of it: a field nobody owns falls to
-        its default.
-        """
+        """When an autoscaler takes over, the number must survive our letting go of it: a field nobody owns falls to its default."""
         number = (live.get("spec") or {}).get("replicas")
         ours = owns(owned_fields(live, self._manager), "spec", "replicas")
         if number is None or "replicas" in (plan.desired.get("spec") or {}) or not ours:
@@ -311,9 +303,7 @@ class ApplyEngine:
                     done.did[ref] = Did.DELETED
 
     def _is_prunable(self, live: Json, owner: Json) -> bool:
-        """Controlled by this very owner (by uid: a namesake of another life does not count), and written by one of
-        us.
-        """
+        """Controlled by this very owner (by uid: a namesake of another life does not count), and written by one of us."""
         controller = controller_of(live)
         ours = controller is not None and controller.get("uid") == uid_of(owner)
         return ours and not is_being_deleted(live) and is_written_by(live, self._legacy | {self._manager})
@@ -334,9 +324,7 @@ class ApplyEngine:
     # ---- reads
 
     async def _live(self, ref: ObjectRef) -> Json | None:
-        """From the cache; from the server where there is none, or where all the cache knows is that something is
-        there.
-        """
+        """From the cache; from the server where there is none, or where all the cache knows is that something is there."""
         informer = self._informers.covering(ref.kind, ref.namespace)
         if informer is None or not informer.is_synced:
             return await self._client.find(ref.kind, ref.name, ref.namespace)

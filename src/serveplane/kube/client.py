@@ -252,9 +252,7 @@ class Client:
         dry_run: bool = False,
         field_validation: str = "",
     ) -> Json:
-        """Server-side apply: creates or changes, and owns exactly the fields given. Sending it twice does no harm,
-        so it is retried.
-        """
+        """Server-side apply: creates or changes, and owns exactly the fields given. Sending it twice does no harm, so it is retried."""
         resource, key = await self._placed(obj)
         query = {**_options(field_manager, dry_run, field_validation), "force": _flag(force)}
         return await self._write(
@@ -278,9 +276,7 @@ class Client:
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> Json:
-        """DELETE. With a uid it can only ever hit the object meant, so it is retried. `propagation`: Background,
-        Foreground, Orphan.
-        """
+        """DELETE. With a uid it can only ever hit the object meant, so it is retried. `propagation`: Background, Foreground, Orphan."""
         resource = await self.discovery.resource(kind)
         options: Json = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if preconditions := _set(uid=uid, resourceVersion=resource_version):

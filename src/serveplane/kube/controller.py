@@ -126,9 +126,7 @@ class Controller:
         return "requeue_after"
 
     def _report(self, key: Key, error: Exception, what_next: str) -> None:
-        """Once per trouble: the same message from the same key is not repeated until it succeeds or fails
-        differently.
-        """
+        """Once per trouble: the same message from the same key is not repeated until it succeeds or fails differently."""
         self._metrics.errors.inc(self.name)
         text = f"{type(error).__name__}: {error}"
         if self._told.get(key) == text:

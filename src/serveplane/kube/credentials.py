@@ -29,9 +29,7 @@ class Credentials(Protocol):
     """Where the Authorization header comes from."""
 
     async def header(self, *, renew: bool = False) -> str:
-        """The header's value; `renew` after the server refused the last one. Empty when a client certificate is
-        used instead.
-        """
+        """The header's value; `renew` after the server refused the last one. Empty when a client certificate is used instead."""
 
     def client_pair(self) -> tuple[bytes, bytes] | None:
         """A client certificate and key, for those that hand out such."""

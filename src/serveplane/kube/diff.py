@@ -25,9 +25,7 @@ class Difference(NamedTuple):
 
 
 def differences(desired: Any, live: Any, shape: Shape, at: tuple[str, ...] = ()) -> Iterator[Difference]:
-    """Every desired leaf that live does not have, or has otherwise. What live says beyond that is nobody's business
-    here.
-    """
+    """Every desired leaf that live does not have, or has otherwise. What live says beyond that is nobody's business here."""
     if isinstance(desired, dict) and not shape.atomic:
         if not isinstance(live, dict):
             if desired or not is_empty(live):

@@ -67,9 +67,7 @@ class Discovery:
         return found or await self._look(kind)
 
     async def served(self, kind: Kind) -> bool:
-        """Whether the server knows the kind at all: optional neighbours (Knative, Istio, KEDA) are told apart by
-        this.
-        """
+        """Whether the server knows the kind at all: optional neighbours (Knative, Istio, KEDA) are told apart by this."""
         try:
             await self.resource(kind)
         except NoSuchKind:

@@ -1,6 +1,7 @@
 """Certificates of our own making: a small authority, and server certificates signed by it. ECDSA P-256 throughout."""
 
 import datetime
+import ipaddress
 import ssl
 import tempfile
 from collections.abc import Sequence
@@ -49,15 +50,38 @@ def authority(name: str, now: datetime.datetime, life: datetime.timedelta) -> Pa
 
 def server_pair(ca: Pair, names: Sequence[str], now: datetime.datetime, life: datetime.timedelta) -> Pair:
     """A certificate for these DNS names, never outliving its authority."""
+    return issued(ca, names[0][:64], now, life, hosts=names)
+
+
+def issued(
+    ca: Pair,
+    name: str,
+    now: datetime.datetime,
+    life: datetime.timedelta,
+    *,
+    organizations: Sequence[str] = (),
+    hosts: Sequence[str] = (),
+    usages: Sequence[x509.ObjectIdentifier] = (ExtendedKeyUsageOID.SERVER_AUTH,),
+) -> Pair:
+    """A certificate for a name, its groups and the hosts (names or addresses) it may answer for."""
     issuer, issuer_key = x509.load_pem_x509_certificate(ca.certificate), _ec_key(ca.key)
     key = ec.generate_private_key(ec.SECP256R1())
     life = min(life, issuer.not_valid_after_utc - now)
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
+    subject = x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = _builder(subject, issuer.subject, key.public_key(), now, life)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(list(usages)), critical=False)
     return _signed(builder, key, issuer_key)
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def bundle(text: bytes) -> list[bytes]:

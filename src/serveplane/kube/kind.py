@@ -99,9 +99,7 @@ def is_being_deleted(obj: Json) -> bool:
 
 
 def controller_reference(owner: Json) -> Json:
-    """The owner reference that makes `owner` the controller of a child, as `controllerutil.SetControllerReference`
-    writes it.
-    """
+    """The owner reference that makes `owner` the controller of a child, as `controllerutil.SetControllerReference` writes it."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],

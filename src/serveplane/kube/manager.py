@@ -193,9 +193,7 @@ class Manager:
 
 
 def run_program(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
-    """Run a program's async main with SIGTERM and SIGINT turned into its stop event; trouble is one line and a
-    status.
-    """
+    """Run a program's async main with SIGTERM and SIGINT turned into its stop event; trouble is one line and a status."""
 
     async def body() -> None:
         stop = asyncio.Event()

@@ -138,9 +138,7 @@ class Reflector:
         self.trouble, self._failures, self._quick, self._forgotten = None, 0, 0, 0
 
     def _lost_place(self) -> float:
-        """The first relist is at once; a server that forgets at every turn gets a growing pause, and lists without
-        pages.
-        """
+        """The first relist is at once; a server that forgets at every turn gets a growing pause, and lists without pages."""
         self._resource_version = ""
         self._forgotten += 1
         return BACKOFF.delay(self._forgotten, self._clock) if self._forgotten > 1 else 0.0

@@ -59,9 +59,7 @@ class Rest:
         stream: bool = False,
         timeout: float | None = None,
     ) -> Reply:
-        """The successful answer, or the error. Retries happen within the deadline; for a stream it bounds the time
-        until the headers.
-        """
+        """The successful answer, or the error. Retries happen within the deadline; for a stream it bounds the time until the headers."""
         headers = dict(self._headers)
         if content_type:
             headers["content-type"] = content_type

@@ -16,9 +16,7 @@ LONGEST_RETRY_AFTER = 30.0
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential delays with full jitter on the upper half, so that clients that failed together do not come back
-    together.
-    """
+    """Exponential delays with full jitter on the upper half, so that clients that failed together do not come back together."""
 
     first: float = 0.1
     factor: float = 2.0

@@ -57,9 +57,7 @@ InProcessServer = Callable[
 
 
 class InProcessTransport:
-    """A call instead of a connection. The server decides by the query (`watch=true`, `follow=true`) whether it
-    streams.
-    """
+    """A call instead of a connection. The server decides by the query (`watch=true`, `follow=true`) whether it streams."""
 
     host = "in-process"
 

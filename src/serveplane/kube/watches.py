@@ -65,9 +65,7 @@ Watch = Primary | Owned | Mapped
 
 
 def generation_changed(change: Change) -> bool:
-    """The spec changed, or it is new, or its deletion began. Status writes do not count; label and annotation edits
-    do not.
-    """
+    """The spec changed, or it is new, or its deletion began. Status writes do not count; label and annotation edits do not."""
     if change.old is None or change.new is None:
         return True
     old, new = change.old.meta, change.new.meta

@@ -68,9 +68,7 @@ def decode(body: bytes | msgspec.Raw) -> Json:
 
 
 def decode_item(body: bytes, kind: Kind) -> Json:
-    """An item of a list: built-in kinds leave apiVersion and kind out there, so they are put back in their usual
-    place.
-    """
+    """An item of a list: built-in kinds leave apiVersion and kind out there, so they are put back in their usual place."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, **decode(body)}
 
 
