@@ -18,6 +18,7 @@ from serveplane.embedded.node.context import NodeContext
 from serveplane.embedded.node.figures import machine_memory
 from serveplane.embedded.node.images import ImageTable, load_table
 from serveplane.embedded.node.leftovers import end_leftovers
+from serveplane.embedded.node.plainpath import forget_link, plain_path
 from serveplane.embedded.node.references import ReferenceWatch
 from serveplane.embedded.node.server import NodeServer
 from serveplane.http import TlsConfig, serve
@@ -65,6 +66,7 @@ class Node:
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         await end_leftovers(self.context.mark, self._clock)
         async with contextlib.AsyncExitStack() as stack:
+            stack.callback(forget_link, self._options.folder)
             if self._options.tls is not None:
                 server = await serve(self._server.router, self._options.host, 0, tls=self._options.tls,
                                      clock=self._clock)
@@ -138,8 +140,8 @@ def _condition(kind: str, status: str, reason: str, now: str) -> Json:
 
 
 def _context(client: Client, clock: Clock, options: NodeOptions, recorder: Recorder) -> NodeContext:
-    folder = options.folder
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    options.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = plain_path(options.folder)
     capacity = {"cpu": Fraction(os.cpu_count() or 1), "memory": Fraction(machine_memory())}
     images_file = options.image_files[0] if options.image_files else folder / "images.toml"
     return NodeContext(
@@ -149,7 +151,7 @@ def _context(client: Client, clock: Clock, options: NodeOptions, recorder: Recor
         addresses=AddressPool(options.network) if has_own_addresses(options.network) else None,
         references=ReferenceWatch(client, clock), record=recorder.event,
         given=_api_server(options.server) | dict(options.variables), allocatable=capacity,
-        mark=str(folder.resolve()), starts=asyncio.Semaphore(max(2, os.cpu_count() or 1)))
+        mark=str(options.folder.resolve()), starts=asyncio.Semaphore(max(2, os.cpu_count() or 1)))
 
 
 def _reloading(files: tuple[Path, ...]) -> Callable[[], ImageTable]:

@@ -200,7 +200,7 @@ def _address(pod: Json, context: NodeContext) -> PodAddress:
         return PodAddress(context.host)
     images = context.images()
     found = [images.find(container.get("image", "")) for container in containers_of(spec)]
-    foreign = any(image is not None and image.foreign for image in found)
+    foreign = any(image is None or image.foreign for image in found)   # an image not known yet may turn out so
     ports = declared_ports(spec)
     if context.addresses is None or foreign:
         return PodAddress(LOOPBACK, moved_ports(LOOPBACK, ports, always=True))
