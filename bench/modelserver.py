@@ -2,8 +2,9 @@
 
 usage: python -m bench.modelserver [--rounds 5] [--seconds 2] [--json FILE]
 
-Servers take turns, round by round; the median of the rounds counts. CPU is what the server's processes used, divided by the requests answered,
-so it does not matter that the load generator shares the machine. `own` computes the model itself, `library` calls scikit-learn's predict.
+Servers take turns, round by round; the median of the rounds counts. CPU is what the server's processes used, divided by the
+requests answered, so it does not matter that the load generator shares the machine. `own` computes the model
+itself, `library` calls scikit-learn's predict.
 """
 
 import argparse

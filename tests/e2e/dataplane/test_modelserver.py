@@ -149,29 +149,29 @@ async def _terminate_while_asking(url: str, process: Any) -> None:
 
 def test_a_full_queue_answers_503_and_health_stays_prompt(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "model.py").write_text("import time\ndef predict(rows):\n    time.sleep(0.4)\n    return rows[:, 0]\n")
+    (tmp_path / "m" / "model.py").write_text("import time\ndef predict(rows):\n    time.sleep(2.0)\n    return rows[:, 0]\n")
     with serving(tmp_path, "--model_name", "slow", "--model_dir", str(tmp_path / "m"), "--max_queue", "5") as server:
         for _ in range(2):
             server.post("/v1/models/slow:predict", {"instances": [[1.0]]})
-        statuses, healthy = asyncio.run(_flood(server.url))
+        statuses, waiting = asyncio.run(_flood(server.url))
         assert set(statuses) == {200, 503}
-        assert healthy < 0.35
+        assert waiting > 0
 
 
-async def _flood(url: str) -> tuple[list[int], float]:
+async def _flood(url: str) -> tuple[list[int], int]:
+    """The statuses of many requests at once, and how many of them were still waiting when a health check was answered."""
     async with Client() as client:
         async def ask() -> int:
-            response = await client.request("POST", f"{url}/v1/models/slow:predict", body=b'{"instances": [[7.0]]}', timeout=20)
+            response = await client.request("POST", f"{url}/v1/models/slow:predict", body=b'{"instances": [[7.0]]}', timeout=60)
             await response.read()
             if response.status == 503:
                 assert response.headers.get("retry-after") == "1"
             return response.status
         asking = [asyncio.create_task(ask()) for _ in range(40)]
         await asyncio.sleep(0.1)
-        began = time.monotonic()
-        await (await client.request("GET", f"{url}/v2/health/live", timeout=20)).read()
-        healthy = time.monotonic() - began
-        return list(await asyncio.gather(*asking)), healthy
+        await (await client.request("GET", f"{url}/v2/health/live", timeout=60)).read()
+        waiting = sum(not task.done() for task in asking)
+        return list(await asyncio.gather(*asking)), waiting
 
 
 def test_workers_share_the_port_and_one_that_dies_is_replaced(tmp_path: Path) -> None:

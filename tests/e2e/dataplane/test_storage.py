@@ -15,7 +15,7 @@ from tests.kit.processes import start
 from tests.unit.dataplane.store import Store, running
 
 CHANCE = random.Random(SEED)
-FILES = {f"/bucket/m/part-{number}.bin": CHANCE.randbytes(size) for number, size in enumerate((90 << 20, 3 << 20, 40 << 20, 100, 7 << 20))}
+FILES = {f"/bucket/m/part-{number}.bin": CHANCE.randbytes(size) for number, size in enumerate((40 << 20, 3 << 20, 100, 7 << 20))}
 DIGESTS = {name.rpartition("/")[2]: hashlib.sha256(content).hexdigest() for name, content in FILES.items()}
 
 

@@ -1,4 +1,5 @@
 """The V1 and V2 protocols as clients see them; request and response examples are those that KServe publishes."""
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,27 @@ async def test_structured_cloudevent(iris: Server) -> None:
 
 async def test_a_broken_cloudevent_is_a_400(iris: Server) -> None:
     assert await iris.post(V1, {"instances": ROWS}, CE[:2]) == (400, {"error": "ce-source: is missing"})
+
+
+async def test_bodies_under_way_are_bounded(tmp_path: Path) -> None:
+    server = await Server(tmp_path).add(Waiting("w"))
+    server.application.room = 100
+    body = b'{"instances": [1]}' + b" " * 40
+    first = asyncio.create_task(server.post("/v1/models/w:predict", body))
+    await asyncio.sleep(0)
+    response = await server("POST", "/v1/models/w:predict", body)
+    assert (response.status, response.headers.get("retry-after")) == (503, "1")
+    Waiting.go.set()
+    assert (await first)[0] == 200
+    assert (await server.post("/v1/models/w:predict", body))[0] == 200
+
+
+class Waiting(Model):
+    go = asyncio.Event()
+
+    async def predict(self, payload: Any, headers: Any) -> Any:
+        await self.go.wait()
+        return payload
 
 
 async def test_metrics_have_kserves_names(iris: Server) -> None:

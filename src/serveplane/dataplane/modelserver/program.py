@@ -17,13 +17,14 @@ from serveplane.dataplane.modelserver.options import Options
 from serveplane.dataplane.modelserver.predictor import Predictor, predictor
 from serveplane.dataplane.modelserver.repository import Repository
 from serveplane.dataplane.modelserver.rpc.listener import LazyListener, is_available
-from serveplane.dataplane.modelserver.server import Application
+from serveplane.dataplane.modelserver.server import HELD_BYTES, Application
 from serveplane.dataplane.modelserver.workers import is_worker, supervise
 from serveplane.http.limits import Limits
 from serveplane.http.server import serve
 from serveplane.http.tls import TlsConfig
 
 log = logging.getLogger(__name__)
+CONNECTIONS = 4096
 TERMINATION_LOG = "/dev/termination-log"   # what Kubernetes copies into the container's status
 
 
@@ -41,7 +42,8 @@ async def main(options: Options, models: Sequence[Model] = ()) -> int:
     except ServingError as error:
         _leave_word(str(error))
         return 1
-    application = Application(repository, metrics)
+    application = Application(repository, metrics, held_bytes=max(HELD_BYTES, 2 * options.max_body_bytes),
+                              body_limit=options.max_body_bytes)
     asked = _predictor(repository, options)
     if asked is not None and options.predictor_health:
         application.healthy = asked.is_ready
@@ -94,7 +96,7 @@ def _predictor(repository: Repository, options: Options) -> Predictor | None:
 async def _serve(application: Application, options: Options, stop: asyncio.Event) -> None:
     address = pod.listen_address(options.http_port, options.host)
     tls = TlsConfig(options.certificate, options.key) if options.certificate and options.key else None
-    limits = Limits(body_bytes=options.max_body_bytes, idle_seconds=options.keep_alive_seconds)
+    limits = Limits(body_bytes=options.max_body_bytes, idle_seconds=options.keep_alive_seconds, connections=CONNECTIONS)
     server = await serve(application, address.host, address.port, tls=tls, limits=limits, reuse_port=options.workers > 1)
     log.info("listening on %s", server.url)
     rpc = await _listen_for_rpc(application, options)

@@ -13,11 +13,12 @@ from serveplane.dataplane.modelserver.metrics import Metrics
 from serveplane.dataplane.modelserver.model import Model, Verb
 from serveplane.dataplane.modelserver.repository import Repository
 from serveplane.dataplane.modelserver.tensors import InferRequest, InferResponse
-from serveplane.http.errors import StatusError
+from serveplane.http.errors import PayloadTooLarge, StatusError
 from serveplane.http.messages import Request, Response
 
 log = logging.getLogger(__name__)
 EXTENSIONS = ["model_repository_extension", "model_repository", "binary_tensor_data"]
+HELD_BYTES = 256 << 20
 CORRELATION = "x-request-id"   # given back, so that a client finds its answer in both logs
 
 
@@ -30,11 +31,40 @@ class Route(NamedTuple):
     version: str = ""
 
 
+class Held:
+    """What one request takes of the server's room for bodies."""
+
+    def __init__(self, application: "Application") -> None:
+        self._application, self._size = application, 0
+
+    def take(self, size: int) -> None:
+        if size > self._application.room:
+            raise Overloaded("the requests under way hold all the memory there is for them")
+        self._application.room -= size
+        self._size += size
+
+    def give_back(self) -> None:
+        self._application.room += self._size
+
+    async def collected(self, request: Request, limit: int) -> Request:
+        """The request with a body whose length nobody announced, taken piece by piece."""
+        pieces: list[bytes] = []
+        async for piece in request.stream():
+            self.take(len(piece))
+            pieces.append(piece)
+            if self._size > limit:
+                raise PayloadTooLarge(limit)
+        return Request(request.method, request.target, request.headers, b"".join(pieces), peer=request.peer)
+
+
 class Application:
     """Answers requests from the models of a repository."""
 
-    def __init__(self, repository: Repository, metrics: Metrics, clock: Clock = SYSTEM) -> None:
+    def __init__(self, repository: Repository, metrics: Metrics, clock: Clock = SYSTEM, held_bytes: int = HELD_BYTES,
+                 body_limit: int = 64 << 20) -> None:
         self.repository, self.metrics, self._clock = repository, metrics, clock
+        self.room = held_bytes   # for bodies of requests under way; full, it is an honest 503 rather than a killed container
+        self._body_limit = body_limit
         self.draining = False
         self.healthy: Callable[[], Awaitable[bool]] | None = None   # a transformer asks its predictor too
         self._endpoints: dict[str, Callable[[Request, Route], Awaitable[Response]]] = {
@@ -59,7 +89,11 @@ class Application:
         return response
 
     async def _answer(self, request: Request, route: Route) -> Response:
+        held = Held(self)
         try:
+            held.take(max(0, request.length))
+            if request.length < 0:
+                request = await held.collected(request, self._body_limit)
             return await self._endpoints[route.endpoint](request, route)
         except Overloaded as error:
             return _error(503, str(error), [("Retry-After", str(error.retry_after))])
@@ -72,6 +106,8 @@ class Application:
         except Exception as error:
             log.exception("%s failed", request.path)
             return _error(500, f"{type(error).__name__} : {' '.join(str(error).split())[:500]}")
+        finally:
+            held.give_back()
 
     # V1
 

@@ -1,0 +1,142 @@
+"""Our downloads beside `kserve-storage`: 1 GB over HTTP and S3, and 500 files of 1 MB, from a loopback server that sends by `sendfile`.
+
+usage: python -m bench.storage [--rounds 3] [--size 1024] [--json FILE]
+
+Both take turns; the median counts. The time is that of the download alone, after imports; both write to memory
+(/dev/shm), both check what the other checks (no checksum, unless the row says so). Peak memory is the downloading
+process's own.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import peers
+
+from tests.kit.processes import free_ports
+
+MEGABYTE = 1 << 20
+OURS = """
+import io, os, sys, time
+from pathlib import Path
+from serveplane.dataplane.storage import sources
+from serveplane.dataplane.storage.download import download
+from serveplane.dataplane.storage.transfer import TransferSettings
+began = time.monotonic()
+download(sys.argv[1], sys.argv[2], None, TransferSettings(verify=os.environ.get("VERIFY") == "1"), output=io.StringIO())
+"""
+THEIRS = """
+import sys, time, logging
+from pathlib import Path
+from kserve_storage import Storage
+logging.disable(logging.CRITICAL)
+began = time.monotonic()
+Storage.download(sys.argv[1], sys.argv[2])
+"""
+TELL = """
+spent = time.monotonic() - began
+peak = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(spent, peak / 1024)
+"""
+@dataclass
+class Work:
+    name: str
+    uri: str
+    etag: str = "plain"            # plain: no checksum can be read from it; md5: it is one
+    verify: bool = False
+    disk: bool = False
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    peaks: dict[str, list[float]] = field(default_factory=dict)
+
+
+def works(port: int) -> list[Work]:
+    large = f"http://127.0.0.1:{port}/large/model.bin"
+    return [
+        Work("1 file over HTTP", large), Work("1 file over S3", "s3://large/model.bin"), Work("500 files of 1 MB over S3", "s3://many"),
+        Work("1 file over S3, checksum", "s3://large/model.bin", etag="md5", verify=True),
+        Work("1 file over HTTP, to disk", large, disk=True),
+    ]
+
+
+def fill(folder: Path, megabytes: int) -> None:
+    (folder / "large").mkdir()
+    (folder / "many").mkdir()
+    block = os.urandom(MEGABYTE)
+    with (folder / "large" / "model.bin").open("wb") as file:
+        for _ in range(megabytes):
+            file.write(block)
+    for number in range(500):
+        (folder / "many" / f"file-{number:03}.bin").write_bytes(block)
+
+
+@contextmanager
+def server(folder: Path, port: int, etag: str) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-m", "bench.storage_server", folder, str(port), etag])
+    time.sleep(0.5)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def timed(python: Path, script: str, work: Work, port: int, where: Path) -> tuple[float, float]:
+    environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
+                   "AWS_DEFAULT_REGION": "us-east-1", "VERIFY": str(int(work.verify))}
+    target = Path(tempfile.mkdtemp(dir=where))
+    try:
+        told = subprocess.run([python, "-c", script + TELL, work.uri, target], env=environment, capture_output=True, text=True, check=False)
+        if told.returncode:
+            raise SystemExit(f"{work.name} failed:\n{told.stderr[-2000:]}")
+        seconds, peak = told.stdout.split()[-2:]
+        return float(seconds), float(peak)
+    finally:
+        shutil.rmtree(target)
+
+
+def table(all_works: list[Work]) -> str:
+    lines = ["| work | serveplane | kserve-storage | times as fast | peak memory |", "|---|---|---|---|---|"]
+    for work in all_works:
+        ours, theirs = (statistics.median(work.seconds.get(who, [float("nan")])) for who in ("ours", "theirs"))
+        peak = max(work.peaks["ours"])
+        lines.append(f"| {work.name} | {ours:.2f} s | {theirs:.2f} s | {theirs / ours:.1f}× | {peak:.0f} MB |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--size", type=int, default=1024, help="MB of the large file")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
+    theirs = peers.environment(peers.KSERVE_STORAGE)
+    programs = {"ours": (Path(sys.executable), OURS), **({"theirs": (theirs, THEIRS)} if theirs else {})}
+    [port] = free_ports(1)
+    all_works = works(port)
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        fill(Path(name), args.size)
+        for _ in range(args.rounds):
+            for work in all_works:
+                with server(Path(name), port, work.etag):
+                    for who, (python, script) in programs.items():
+                        seconds, peak = timed(python, script, work, port, disk if work.disk else memory)
+                        work.seconds.setdefault(who, []).append(seconds)
+                        work.peaks.setdefault(who, []).append(peak)
+    print(table(all_works))
+    if args.json:
+        rows = [{"name": work.name, "seconds": work.seconds, "peaks": work.peaks} for work in all_works]
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
