@@ -1,0 +1,232 @@
+"""What is planned for a service in a given world, and what its status says afterwards."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from serveplane.api.model import read
+from serveplane.api.servingruntime import ServingRuntime
+from serveplane.controllers.inferenceservice.decide import decide
+from serveplane.controllers.inferenceservice.outcome import outcome
+from serveplane.controllers.inferenceservice.world import DEPLOYMENT, HTTP_ROUTE, SCALED_OBJECT, SERVICE, Plan, World
+from serveplane.kube.kind import ObjectRef, ref_of
+from serveplane.objects.conditions import condition
+from serveplane.render.facts import Facts
+from serveplane.settings import parse
+from serveplane.status.service import is_progress
+
+Json = dict[str, Any]
+NOW = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
+SETTINGS = parse(
+    {
+        "deploy": '{"defaultDeploymentMode": "Standard"}',
+        "ingress": '{"enableGatewayApi": true, "kserveIngressGateway": "kserve/gateway", "ingressGateway": "a/b"}',
+    }
+)
+RUNTIME = read(
+    ServingRuntime,
+    {
+        "metadata": {"name": "sk"},
+        "spec": {
+            "supportedModelFormats": [{"name": "sklearn", "autoSelect": True}],
+            "containers": [{"name": "kserve-container", "image": "sk:1"}],
+        },
+    },
+)
+FACTS = Facts(settings=SETTINGS, cluster_runtimes=[RUNTIME])
+
+
+def iris(status: Json | None = None, generation: int = 1, canary: list[Json] | None = None, **annotations: str) -> Json:
+    predictor = {"model": {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://a/b"}}
+    named = {f"serving.kserve.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "status": status or {},
+        "metadata": {"name": "iris", "namespace": "ml", "uid": "u", "generation": generation, "annotations": named},
+        "spec": {"predictor": predictor, **({"canary": canary} if canary else {})},
+    }
+
+
+def world(raw: Json, **more: Any) -> World:
+    return World(raw=raw, facts=more.pop("facts", FACTS), now=NOW, **more)
+
+
+def names(plan: Plan) -> list[str]:
+    return [f"{child['kind']} {child['metadata']['name']}" for child in plan.children]
+
+
+def served(child: Json, *, generation: int = 1, observed: int = 1, updated: int = 1) -> Json:
+    """A child as it is once all is well."""
+    conditions = [
+        {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
+        {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable", "message": "done"},
+    ]
+    status = {
+        "observedGeneration": observed,
+        "replicas": 1,
+        "updatedReplicas": updated,
+        "availableReplicas": 1,
+        "conditions": conditions,
+        "parents": [{"conditions": [{"type": "Accepted", "status": "True"}]}],
+    }
+    return {**child, "metadata": {**child["metadata"], "generation": generation}, "status": status}
+
+
+def live(plan: Plan, **how: Any) -> dict[ObjectRef, Json]:
+    return {ref_of(child): served(child, **how) for child in plan.children}
+
+
+def status_of(seen: World, children: dict[ObjectRef, Json] | None = None, error: str = "") -> Json:
+    plan = decide(seen)
+    return outcome(seen, plan, live(plan) if children is None else children, error).status
+
+
+def told(status: Json, kind: str) -> Json:
+    return condition(status["conditions"], kind) or {}
+
+
+def test_the_five_children_of_a_plain_service() -> None:
+    assert names(decide(world(iris()))) == [
+        "Service iris-predictor",
+        "Deployment iris-predictor",
+        "HorizontalPodAutoscaler iris-predictor",
+        "HTTPRoute iris-predictor",
+        "HTTPRoute iris",
+    ]
+
+
+def test_ready_says_where_and_which_generation() -> None:
+    status = status_of(world(iris(generation=4)))
+    assert told(status, "Ready")["status"] == "True"
+    assert status["url"] == "http://iris-ml.example.com"
+    assert status["address"] == {"url": "http://iris-predictor.ml.svc.cluster.local"}
+    assert (status["observedGeneration"], status["clusterServingRuntimeName"]) == (4, "sk")
+
+
+def test_nothing_changed_is_the_same_status() -> None:
+    first = status_of(world(iris()))
+    later = World(raw=iris(first), facts=FACTS, now=NOW + datetime.timedelta(hours=1))
+    assert status_of(later) == first
+
+
+def test_a_roll_keeps_ready_and_the_old_generation() -> None:
+    first = status_of(world(iris()))
+    seen = world(iris(first, generation=2))
+    status = status_of(seen, live(decide(seen), generation=2, observed=1))
+    assert told(status, "Ready")["status"] == "True"
+    assert told(status, "RollingOut")["reason"] == "ReplicasUpdating"
+    assert status["observedGeneration"] == 1
+    assert "RollingOut" not in [
+        item["type"] for item in status_of(seen, live(decide(seen), generation=2, observed=2))["conditions"]
+    ]
+
+
+@pytest.mark.parametrize("spelling", ["true", "True", "TRUE"])
+def test_stopping_wants_nothing_at_all(spelling: str) -> None:
+    seen = world(iris(stop=spelling))
+    assert decide(seen).children == ()
+    status = status_of(seen, {})
+    assert (told(status, "Ready")["reason"], told(status, "Stopped")["status"]) == ("Stopped", "True")
+    assert "url" not in status
+
+
+def test_what_cannot_be_rendered_changes_nothing_and_says_why() -> None:
+    before = status_of(world(iris()))
+    seen = world(iris(before), facts=Facts(settings=SETTINGS))
+    plan = decide(seen)
+    assert (plan.children, plan.frozen) == ((), True)
+    status = outcome(seen, plan, {}).status
+    assert told(status, "Ready")["reason"] == "NoSupportingRuntime"
+    assert status["modelStatus"]["transitionStatus"] == "InvalidSpec"
+    assert status["url"] == before["url"]
+
+
+def test_held_back_updates_still_follow_the_users_edits() -> None:
+    ready = status_of(world(iris(disable_auto_update="true")))
+    assert decide(world(iris(ready, disable_auto_update="true"))).frozen
+    assert not decide(world(iris(ready, generation=2, disable_auto_update="true"))).frozen
+    assert not decide(world(iris(disable_auto_update="true"))).frozen
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [("ModelMesh", "LeftToModelMesh"), ("Serverless", "ModeNotSupported"), ("Knative", "ModeNotSupported")],
+)
+def test_other_modes_are_said_plainly(mode: str, reason: str) -> None:
+    seen = world(iris(deploymentMode=mode))
+    assert decide(seen).children == ()
+    assert told(status_of(seen, {}), "PredictorReady")["reason"] == reason
+
+
+def test_a_mode_once_taken_stays() -> None:
+    assert decide(world(iris({"deploymentMode": "Standard"}, deploymentMode="Serverless"))).children != ()
+
+
+def test_without_the_gateway_api_an_ingress_serves() -> None:
+    plan = decide(world(iris(), absent_kinds=frozenset({HTTP_ROUTE})))
+    assert names(plan)[-1] == "Ingress iris"
+    assert [notice.reason for notice in plan.notices] == ["GatewayApiNotInstalled"]
+
+
+def test_without_keda_the_rest_is_made_and_it_is_said() -> None:
+    seen = world(iris(autoscalerClass="keda"), absent_kinds=frozenset({SCALED_OBJECT}))
+    assert not any("ScaledObject" in name for name in names(decide(seen)))
+    status = status_of(seen)
+    assert told(status, "Ready")["status"] == "True"
+    assert "ScaledObject" in told(status, "NeighboursReady")["message"]
+
+
+CANARY = [{"trafficPercent": 30, "predictor": {"name": "next", "model": {"storageUri": "gs://a/c"}}}]
+
+
+def test_a_canary_gets_traffic_once_it_is_up() -> None:
+    def weights(plan: Plan) -> Json:
+        route = next(
+            child for child in plan.children if child["kind"] == "HTTPRoute" and child["metadata"]["name"] == "iris"
+        )
+        return {backend["name"]: backend.get("weight") for backend in route["spec"]["rules"][0]["backendRefs"]}
+
+    waiting = decide(world(iris(canary=CANARY)))
+    assert weights(waiting) == {"iris-predictor": None}
+    up = {ref: child for ref, child in live(waiting).items() if ref.kind == DEPLOYMENT}
+    assert weights(decide(world(iris(canary=CANARY), live=up))) == {"iris-predictor": 70, "iris-next-predictor": 30}
+
+
+def test_a_broken_canary_holds_up_nobody_and_nothing_is_pruned() -> None:
+    broken = [{"trafficPercent": 30, "predictor": {"name": "next", "model": {"modelFormat": {"name": "unheard-of"}}}}]
+    seen = world(iris(canary=broken))
+    plan = decide(seen)
+    assert ("Deployment iris-predictor" in names(plan), plan.prune) == (True, False)
+    status = status_of(seen)
+    assert told(status, "Ready")["status"] == "True"
+    assert "unheard-of" in told(status, "CanaryPredictorReady")["message"]
+
+
+def test_an_error_while_applying_is_told_at_the_right_component() -> None:
+    status = status_of(world(iris()), {}, 'Deployment/ml/iris-predictor: admission webhook "x" denied the request')
+    assert told(status, "PredictorReady")["reason"] == "ReconcileFailed"
+    assert "denied the request" in told(status, "Ready")["message"]
+
+
+def test_steps_on_the_way_are_told_from_news() -> None:
+    starting = status_of(world(iris()), {})
+    assert is_progress({}, starting)
+    assert not is_progress({}, status_of(world(iris())))
+    assert not is_progress({}, status_of(world(iris(), facts=Facts(settings=SETTINGS)), {}))
+    assert not is_progress(status_of(world(iris())), starting)
+    assert not is_progress(starting, starting)
+
+
+def test_a_headless_service_is_addressed_by_its_port() -> None:
+    headless = parse(
+        {
+            "deploy": '{"defaultDeploymentMode": "Standard"}',
+            "service": '{"serviceClusterIPNone": true}',
+            "ingress": '{"disableIngressCreation": true, "ingressGateway": "a/b"}',
+        }
+    )
+    seen = world(iris(), facts=Facts(settings=headless, cluster_runtimes=[RUNTIME]))
+    assert any(ref.kind == SERVICE for ref in live(decide(seen)))
+    assert status_of(seen)["address"]["url"] == "http://iris-predictor.ml.svc.cluster.local:8080"
