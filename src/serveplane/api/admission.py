@@ -176,7 +176,8 @@ def _preset_deletion(obj: Json, context: Context) -> Verdict:
 
 def _validate_runtime(obj: Json, old: Json | None, context: Context) -> Verdict:
     others = context.objects(str(obj["kind"]), _namespace(obj))
-    return Verdict(tuple(servingruntimes.problems(obj, old, others, context.policy)))
+    errors = servingruntimes.problems(obj, old, others, context.policy)
+    return Verdict(tuple(errors), tuple(servingruntimes.warnings(obj)))
 
 
 def _validate_trained_model(obj: Json, old: Json | None, _context: Context) -> Verdict:

@@ -98,3 +98,26 @@ def _worker_problems(runtime: ServingRuntime, worker: RuntimeWorker, policy: Pol
     for index, container in enumerate(worker.containers):
         if container.get("name") == keys.WORKER_CONTAINER:
             yield from gpu_problems(container, at / "containers" / index, known)
+
+
+MODEL_MESH_FIELDS = (
+    ("grpcEndpoint", "grpc_endpoint"),
+    ("grpcDataEndpoint", "grpc_data_endpoint"),
+    ("httpDataEndpoint", "http_data_endpoint"),
+    ("replicas", "replicas"),
+    ("storageHelper", "storage_helper"),
+    ("builtInAdapter", "built_in_adapter"),
+)
+
+
+def warnings(obj: Json) -> list[str]:
+    spec = read(ServingRuntime, obj).spec
+    found = [
+        FieldError(SPEC / field, "has effect in ModelMesh mode only")
+        for field, attribute in MODEL_MESH_FIELDS
+        if getattr(spec, attribute) is not None
+    ]
+    for part, at in ((spec, SPEC), (spec.worker_spec, SPEC / "workerSpec")):
+        if part is not None and part.pod.get("hostIPC"):
+            found.append(FieldError(at / "hostIPC", "has no effect in a runtime; set it in the predictor"))
+    return [str(warning) for warning in found]

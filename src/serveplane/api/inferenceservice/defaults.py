@@ -39,7 +39,10 @@ def defaulted(obj: Json, policy: Policy, caches: Iterable[CachedModel] = ()) -> 
     for kind in ("transformer", "explainer", "predictor"):
         if isinstance(spec.get(kind), dict):
             _default_component(kind, spec, policy, submitted_mode)
-    for part in (predictor, *(canary.get("predictor") or {} for canary in spec.get("canary") or [])):
+    canaries = [canary["predictor"] for canary in spec.get("canary") or [] if canary.get("predictor")]
+    for part in canaries:
+        _convert_framework(part)
+    for part in (predictor, *canaries):
         _spell_out(part)
     _label_local_model(metadata, read(InferenceService, result), caches if policy.local_models else ())
     return result

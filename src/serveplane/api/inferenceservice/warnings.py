@@ -3,8 +3,14 @@
 from collections.abc import Iterator
 
 from serveplane.api import keys
-from serveplane.api.inferenceservice.components import Component, ComponentKind, components
-from serveplane.api.inferenceservice.types import Framework, InferenceService
+from serveplane.api.inferenceservice.components import Component, ComponentKind, component, components
+from serveplane.api.inferenceservice.types import (
+    ArtExplainer,
+    ComponentSpec,
+    Framework,
+    InferenceService,
+    MetricTarget,
+)
 from serveplane.api.mode import Mode, parse_mode
 from serveplane.api.model import read
 from serveplane.api.policy import Policy
@@ -36,7 +42,39 @@ def _warnings(service: InferenceService, policy: Policy) -> Iterator[FieldError]
                 yield from _in_standard(part, service, at)
             case Mode.KNATIVE:
                 yield from _in_knative(part, service, at)
+    for index, canary in enumerate(service.spec.canary):
+        part = component(ComponentKind.PREDICTOR, canary.predictor)
+        at = SPEC / "canary" / index / "predictor"
+        yield from _common(part, at)
+        yield from _in_canary(part, at)
     yield from _name(service)
+
+
+LOGGED_FOR_ALL = (
+    ("storage", "storage"),
+    ("marshallerUrl", "marshaller_url"),
+    ("batchSize", "batch_size"),
+    ("batchInterval", "batch_interval"),
+)
+
+
+def _logger(part: Component, at: FieldPath) -> Iterator[FieldError]:
+    """How logs are stored is said once for a service, by its predictor."""
+    logger = part.spec.logger
+    for field, attribute in LOGGED_FOR_ALL if logger is not None else ():
+        if getattr(logger, attribute) is not None:
+            yield FieldError(at / "logger" / field, "has no effect here; spec.predictor.logger says it for all pods")
+
+
+def _in_canary(part: Component, at: FieldPath) -> Iterator[FieldError]:
+    yield from _logger(part, at)
+    for field, value in (
+        ("canaryTrafficPercent", part.spec.canary_traffic_percent),
+        ("containerConcurrency", part.spec.container_concurrency),
+        ("timeout", part.spec.timeout),
+    ):
+        if value is not None:
+            yield FieldError(at / field, "has no effect in a canary; the stable predictor's holds for both")
 
 
 def _common(part: Component, at: FieldPath) -> Iterator[FieldError]:
@@ -45,6 +83,15 @@ def _common(part: Component, at: FieldPath) -> Iterator[FieldError]:
         yield FieldError(at / "batcher" / "timeout", "has no effect; maxLatency bounds the wait of a request")
     if chosen.storage is not None and chosen.storage.schema_path is not None:
         yield FieldError(at / chosen.block / "storage" / "schemaPath", "has effect in ModelMesh mode only")
+    if isinstance(chosen.spec, ArtExplainer) and chosen.storage is not None:
+        yield FieldError(at / "art" / "storage", "has no effect; an explainer takes its model from storageUri")
+    if part.kind is not ComponentKind.PREDICTOR:
+        yield from _logger(part, at)
+    elif part.spec.logger is not None and part.spec.logger.storage is not None and part.spec.logger.storage.key:
+        where = at / "logger" / "storage" / "key"
+        yield FieldError(where, "has no effect; credentials come from the secrets of storage.serviceAccountName")
+    if part.kind is ComponentKind.EXPLAINER and part.spec.batcher is not None:
+        yield FieldError(at / "batcher", "has no effect; explanations are not batched")
     if isinstance(chosen.spec, Framework) and chosen.spec.confidential and chosen.spec.confidential.enabled:
         scheme = (chosen.storage_uri or "").split("://")[0]
         if scheme in ("oci", "pvc"):
@@ -59,7 +106,9 @@ def _in_standard(part: Component, service: InferenceService, at: FieldPath) -> I
         yield FieldError(at / "canaryTrafficPercent", "has no effect in Standard mode; use spec.canary")
     if spec.container_concurrency is not None and part.kind is ComponentKind.PREDICTOR:
         yield FieldError(at / "containerConcurrency", "has no effect in Standard mode")
+    yield from _worker_name(part, at)
     chosen = service.annotations.get(keys.AUTOSCALER_CLASS) or "hpa"
+    yield from _metrics(spec, chosen, at / "autoScaling" / "metrics")
     if chosen in ("none", "external"):
         for field, attribute in SCALING:
             if getattr(spec, attribute) is not None:
@@ -68,6 +117,50 @@ def _in_standard(part: Component, service: InferenceService, at: FieldPath) -> I
         yield FieldError(at / "scaleMetric", f"{spec.scale_metric} needs Knative mode; class hpa knows cpu and memory")
     if chosen == "hpa" and spec.min_replicas == 0:
         yield FieldError(at / "minReplicas", "0 is raised to 1 by class hpa; keda can scale to zero")
+
+
+def _worker_name(part: Component, at: FieldPath) -> Iterator[FieldError]:
+    worker = part.predictor.worker_spec if part.predictor else None
+    for index, container in enumerate(worker.containers if worker else []):
+        if container.get("name") != keys.WORKER_CONTAINER:
+            where = at / "workerSpec" / "containers" / index / "name"
+            yield FieldError(where, f"has no effect: the worker is always named {keys.WORKER_CONTAINER}")
+
+
+def _metrics(spec: ComponentSpec, chosen: str, at: FieldPath) -> Iterator[FieldError]:
+    """Metrics that the autoscaler does not take, and fields of a target that it does not look at."""
+    for index, metric in enumerate(spec.auto_scaling.metrics if spec.auto_scaling else ()):
+        here = at / index
+        if chosen == "hpa" and metric.type != "Resource":
+            yield FieldError(here, f"{metric.type} metrics need autoscaler class keda; class hpa knows Resource only")
+        if metric.resource is not None:
+            yield from _target(
+                metric.resource.target, TARGETS.get(metric.resource.target.type or "", ""), here / "resource"
+            )
+        for field, source in (("external", metric.external), ("podmetric", metric.podmetric)):
+            if source is not None and chosen == "keda":
+                yield from _target(source.target, "value", here / field)
+                if source.target.type not in (None, "Value"):
+                    yield FieldError(
+                        here / field / "target" / "type", "has no effect here; the threshold is target.value"
+                    )
+        external = metric.external.metric if metric.external else None
+        if external is not None and external.namespace and external.backend != "prometheus":
+            yield FieldError(here / "external" / "metric" / "namespace", "has effect with backend prometheus only")
+
+
+TARGETS = {"Utilization": "averageUtilization", "AverageValue": "averageValue", "Value": "value"}
+
+
+def _target(target: MetricTarget, counts: str, at: FieldPath) -> Iterator[FieldError]:
+    """The one figure of a target that counts is `counts`; others beside it are named."""
+    for field, value in (
+        ("value", target.value),
+        ("averageValue", target.average_value),
+        ("averageUtilization", target.average_utilization),
+    ):
+        if value is not None and counts and field != counts:
+            yield FieldError(at / "target" / field, f"has no effect beside {counts}")
 
 
 def _in_knative(part: Component, service: InferenceService, at: FieldPath) -> Iterator[FieldError]:

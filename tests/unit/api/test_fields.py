@@ -1,0 +1,249 @@
+"""No field is ignored: every leaf of every kind is applied, refused or warned of; docs/fields.md says which.
+
+A run looks at a sample of the leaves (all of them in a soak, and with --accept, which rewrites the page).
+"""
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from serveplane.api.admission import SCHEMAS
+from tests.counts import COUNTS, SEED
+from tests.unit.api import fields
+from tests.unit.api.fields import (
+    APPLIED,
+    FIXED,
+    FRAMEWORKS,
+    IGNORED,
+    PENDING,
+    REFUSED,
+    WARNED,
+    leaves,
+    readable,
+    service,
+    with_leaf,
+)
+
+Json = dict[str, Any]
+PAGE = Path(__file__).resolve().parents[3] / "docs/fields.md"
+MODEL: Json = {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://a/b"}
+BARE: Json = {"modelFormat": {"name": "sklearn"}}
+SERVER: Json = {"name": "kserve-container", "image": "acme/a:1"}
+LOGGER: Json = {"mode": "all", "url": "http://a/", "storage": {"path": "a", "parameters": {"b": "c"}, "key": "d"}}
+SECRET: Json = {"confidential": {"enabled": True}}
+PROMETHEUS: Json = {
+    "type": "External",
+    "external": {"metric": {"backend": "prometheus", "query": "q", "serverAddress": "s"}, "target": {"value": "1"}},
+}
+EXTERNAL: Json = {
+    "type": "External",
+    "external": {"metric": {"backend": "graphite", "query": "q", "serverAddress": "s"}, "target": {"value": "1"}},
+}
+POD_METRIC: Json = {
+    "type": "PodMetric",
+    "podmetric": {"metric": {"backend": "opentelemetry", "query": "q", "metricNames": ["m"]}, "target": {"value": "1"}},
+}
+SHARE: Json = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+RESOURCE: Json = {
+    "type": "Resource",
+    "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}},
+}
+
+
+def component(kind: str, change: Json) -> Json:
+    """A service whose predictor, transformer or explainer has these fields."""
+    if kind == "predictor":
+        return service({"model": MODEL} | change)
+    return service({"model": MODEL}, {kind: {"containers": [SERVER]} | change})
+
+
+def scaled(kind: str, metric: Json, chosen: str = "keda") -> Json:
+    obj = component(kind, {"autoScaling": {"metrics": [metric]}, "minReplicas": 1, "maxReplicas": 3})
+    obj["metadata"]["annotations"]["serving.kserve.io/autoscalerClass"] = chosen
+    return obj
+
+
+def canaries(predictor: Json) -> Json:
+    canary = {"predictor": {"name": "next"} | predictor, "trafficPercent": 10}
+    return service({"model": MODEL, "minReplicas": 9}, {"canary": [canary]}, deploymentMode="Standard")
+
+
+def service_bases(path: tuple[str, ...]) -> list[Json]:
+    """Services in which this leaf could matter."""
+    kind, field = path[1], path[2] if len(path) > 2 else ""
+    if kind == "canary":
+        block = next((step for step in path if step in FRAMEWORKS), "")
+        source = {block: {"storageUri": "gs://c/d"} | SECRET} if block else {"model": MODEL | SECRET}
+        return [
+            canaries(source | {"logger": LOGGER}),
+            canaries(source | {"batcher": {}}),
+            canaries({"containers": [SERVER]}),
+        ]
+    if field in FRAMEWORKS:
+        return [service({field: {"storageUri": "gs://a/b"} | SECRET}), service({field: {}})]
+    if field == "workerSpec":
+        many: Json = {
+            "runtime": "kserve-huggingfaceserver-multinode",
+            "modelFormat": {"name": "huggingface"},
+            "storageUri": "pvc://a/b",
+        }
+        return [service({"model": many, "workerSpec": {}}, autoscalerClass="none")]
+    if field == "art":
+        return [service({"model": MODEL}, {"explainer": {"art": {"type": "a", "storageUri": "s3://a/b"}}})]
+    if field == "logger":
+        return [component(kind, {"logger": LOGGER})]
+    if field == "autoScaling":
+        return [scaled(kind, metric) for metric in (PROMETHEUS, EXTERNAL, POD_METRIC, RESOURCE, SHARE)] + [
+            scaled(kind, RESOURCE, "hpa")
+        ]
+    if field.startswith("scale"):
+        return [component(kind, {"scaleTarget": 50, "scaleMetric": "cpu"})]
+    if field == "storageUris":
+        return [service({"model": BARE}) if kind == "predictor" else component(kind, {})]
+    bases = [component(kind, {}), component(kind, {"batcher": {"maxLatency": 1}})]
+    if kind == "predictor":
+        bases += [service({"containers": [SERVER]}), service({"model": BARE}), service({"model": MODEL | SECRET})]
+    return bases
+
+
+RUNTIME: Json = {
+    "supportedModelFormats": [{"name": "acme", "autoSelect": True}],
+    "containers": [{"name": "kserve-container", "image": "a"}],
+}
+CACHE: Json = {"sourceModelUri": "gs://a", "modelSize": "1Gi", "nodeGroups": ["cpu"]}
+CONTAINER: Json = {
+    "container": {"name": "storage-initializer", "image": "a"},
+    "supportedUriFormats": [{"prefix": "hub://"}],
+}
+SPECS: dict[str, list[Json]] = {
+    "ServingRuntime": [RUNTIME, RUNTIME | {"workerSpec": {"containers": [{"name": "worker-container", "image": "b"}]}}],
+    "ClusterStorageContainer": [
+        CONTAINER,
+        CONTAINER | {"supportsMultiModelDownload": True},
+        CONTAINER | {"supportedUriFormats": [{}]},
+    ],
+    "TrainedModel": [{"inferenceService": "a", "model": {"storageUri": "gs://a", "framework": "b", "memory": "1Gi"}}],
+    "InferenceGraph": [
+        {"nodes": {"root": {"routerType": "Sequence", "steps": steps}, "sample": {"routerType": "Sequence"}}}
+        for steps in ([{"serviceName": "a"}], [{}])
+    ],
+    "LocalModelCache": [CACHE],
+    "LocalModelNamespaceCache": [CACHE],
+    "LLMInferenceService": [{"model": {"uri": "hf://a/b"}}],
+}
+CLUSTER = (
+    "ClusterServingRuntime",
+    "ClusterStorageContainer",
+    "LocalModelCache",
+    "LocalModelNode",
+    "LocalModelNodeGroup",
+)
+
+
+def other_bases(version: str, kind: str) -> list[Json]:
+    place = {} if kind in CLUSTER else {"namespace": "default"}
+    meta = {"apiVersion": version, "kind": kind, "metadata": {"name": "mine"} | place}
+    least = fields.minimal(SCHEMAS[version, kind]()["properties"]["spec"])
+    return [
+        meta | {"spec": spec}
+        for spec in SPECS.get(kind.removeprefix("Cluster") if "Runtime" in kind else kind, [least])
+    ]
+
+
+@cache
+def all_leaves(version: str, kind: str) -> tuple[tuple[str, ...], ...]:
+    paths = (path for path, _ in leaves(SCHEMAS[version, kind]()))
+    return tuple(path for path in paths if path[0] not in ("apiVersion", "kind", "metadata", "status"))
+
+
+def judged(version: str, kind: str, path: tuple[str, ...]) -> str:
+    """The best that happens to the leaf in any object where it could matter."""
+    schema, found = SCHEMAS[version, kind](), set[str]()
+    bases = service_bases(path) if kind == "InferenceService" else other_bases(version, kind)
+    for base in bases:
+        for flipped in (False, True):
+            found.add(fields.outcome(*with_leaf(base, schema, path, flipped), path))
+            if APPLIED in found or PENDING in found:
+                return APPLIED if APPLIED in found else PENDING
+    return next(word for word in (WARNED, IGNORED, FIXED, REFUSED) if word in found)
+
+
+def condensed(outcomes: dict[tuple[str, ...], str], at: tuple[str, ...] = ()) -> list[tuple[str, int, str]]:
+    """Rows of the page: a part all of whose leaves fare alike is one row."""
+    words = set(outcomes.values())
+    if len(words) == 1 and at[1:]:
+        return [(readable(at), len(outcomes), words.pop())]
+    if () in outcomes:
+        return [(readable(at), 1, outcomes[()])]
+    steps = dict.fromkeys(path[0] for path in outcomes)
+    rows = []
+    for step in steps:
+        inside = {path[1:]: word for path, word in outcomes.items() if path[0] == step}
+        rows += condensed(inside, (*at, step))
+    return rows
+
+
+def page() -> str:
+    lines = [
+        "# Every field, and what becomes of it",
+        "",
+        "*applied*: it changes a child object. *refused*: no object with it is accepted. *warned*: it is accepted and has no effect,",
+        "which the API says when the object is applied. *fixed*: defaults always write the one value it can have.",
+        "*pending*: the controller of the kind does not act on it yet. Knative mode is not looked at here.",
+        "`part (n)` stands for n fields. Written by `tests/unit/api/test_fields.py --accept`.",
+    ]
+    for version, kind in sorted(SCHEMAS, key=lambda pair: (pair[1], pair[0])):
+        outcomes = {path: judged(version, kind, path) for path in all_leaves(version, kind)}
+        counts = ", ".join(f"{number} {word}" for word, number in sorted(Counter(outcomes.values()).items()))
+        lines += ["", f"## {kind} {version.split('/')[1]}", "", counts, "", "| field | |", "|---|---|"]
+        lines += [
+            f"| `{name}`{f' ({number})' if number > 1 else ''} | {word} |" for name, number, word in condensed(outcomes)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def rows_of(text: str) -> dict[str, dict[str, str]]:
+    """Kind -> field -> word, as the page has it."""
+    found: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        if line.startswith("## "):
+            current = found.setdefault(line[3:], {})
+        elif line.startswith("| `"):
+            name, word = line.strip("| ").split(" | ")
+            current[name.split("`")[1]] = word
+    return found
+
+
+def written(rows: dict[str, str], path: tuple[str, ...]) -> str:
+    """What the page says about a leaf: its own row, or that of the part around it."""
+    for length in range(len(path), 0, -1):
+        word = rows.get(readable(path[:length]))
+        if word is not None:
+            return word
+    return "missing"
+
+
+def test_the_page_is_complete_and_ignores_nothing(accept: bool) -> None:
+    if accept:
+        PAGE.write_text(page())
+    rows = rows_of(PAGE.read_text())
+    for version, kind in SCHEMAS:
+        found = rows[f"{kind} {version.split('/')[1]}"]
+        words = {path: written(found, path) for path in all_leaves(version, kind)}
+        assert {readable(path) for path, word in words.items() if word in ("missing", IGNORED)} == set()
+
+
+@pytest.mark.parametrize(("version", "kind"), sorted(SCHEMAS), ids=lambda word: word.rsplit("/", 1)[-1])
+def test_every_leaf_fares_as_the_page_says(version: str, kind: str) -> None:
+    rows = rows_of(PAGE.read_text())[f"{kind} {version.split('/')[1]}"]
+    paths = all_leaves(version, kind)
+    chosen = Random(SEED).sample(paths, min(len(paths), COUNTS.fuzzed_objects // 5))
+    wrong = {readable(path): (judged(version, kind, path), written(rows, path)) for path in chosen}
+    assert {name: words for name, words in wrong.items() if words[0] != words[1]} == {}
