@@ -4,13 +4,13 @@ Fed by every committed change, it keeps two indexes (who exists, who depends on 
 through the same deletion as any client, with preconditions, so a stale look at an object does no harm.
 """
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.deleting import FOREGROUND, ORPHAN, Options
+from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.apiserver.request import Request, User
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.store import Change, Conflict, Key, Record
@@ -52,14 +52,14 @@ class _Object(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-class GarbageCollector:
+class GarbageCollector(Loop):
     def __init__(self, core: "Core") -> None:
+        super().__init__()
         self._core = core
         self._places: dict[str, Place] = {}
         self._owners: dict[Place, frozenset[str]] = {}
         self._dependents: dict[str, set[Place]] = {}
         self._queue: dict[Place, None] = {}
-        self._awake = asyncio.Event()
         core.store.observe("", self._changed)
 
     def start(self) -> None:
@@ -109,13 +109,7 @@ class GarbageCollector:
 
     def _enqueue(self, place: Place) -> None:
         self._queue[place] = None
-        self._awake.set()
-
-    async def run(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            await self.drain()
+        self.wake()
 
     async def drain(self) -> None:
         """Work until nothing is left to look at."""

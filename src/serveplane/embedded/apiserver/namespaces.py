@@ -1,10 +1,10 @@
 """The end of a namespace: everything in it is deleted, then the namespace itself."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.deleting import Options
+from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.apiserver.request import Request, User
 from serveplane.embedded.store import Change, Conflict, Key
 from serveplane.embedded.store.records import DELETED
@@ -17,11 +17,11 @@ CONTROLLER = User("system:serviceaccount:kube-system:namespace-controller", ("sy
 RETRY_SECONDS = 0.5
 
 
-class NamespaceController:
+class NamespaceController(Loop):
     def __init__(self, core: "Core") -> None:
+        super().__init__()
         self._core = core
         self._queue: set[str] = set()
-        self._awake = asyncio.Event()
         core.store.observe("namespaces", self._changed)
         core.store.observe("", self._content_changed)
 
@@ -44,13 +44,7 @@ class NamespaceController:
     def _consider(self, name: str, data: bytes) -> None:
         if b'"deletionTimestamp"' in data:
             self._queue.add(name)
-            self._awake.set()
-
-    async def run(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            await self.drain()
+            self.wake()
 
     async def drain(self) -> None:
         while self._queue:

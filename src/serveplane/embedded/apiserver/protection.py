@@ -1,8 +1,8 @@
 """Volumes and claims in use are not deleted under their users: a finalizer holds them until the last user is gone."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.store import Change, Conflict, Key, Record
 from serveplane.objects import Json
 
@@ -20,26 +20,17 @@ def protect(bucket: str, value: Json) -> None:
         value["metadata"]["finalizers"] = [*(value["metadata"].get("finalizers") or ()), finalizer]
 
 
-class Protection:
+class Protection(Loop):
     def __init__(self, core: "Core") -> None:
+        super().__init__()
         self._core = core
-        self._awake = asyncio.Event()
         for bucket in (CLAIMS, VOLUMES, "pods"):
             core.store.observe(bucket, self._changed)
-
-    def start(self) -> None:
-        self._awake.set()
 
     def _changed(self, change: Change) -> None:
         if change.bucket == "pods" and b'"persistentVolumeClaim"' not in change.record.data:
             return
-        self._awake.set()
-
-    async def run(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            await self.drain()
+        self.wake()
 
     async def drain(self) -> None:
         for bucket in (CLAIMS, VOLUMES):
@@ -55,7 +46,7 @@ class Protection:
         try:
             await self._core.adjust(resource, record, lambda value: _without(value, FINALIZERS[bucket]))
         except Conflict:
-            self._awake.set()
+            self.wake()
 
     def _is_used(self, bucket: str, record: Record) -> bool:
         if bucket == VOLUMES:

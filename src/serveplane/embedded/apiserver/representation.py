@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from serveplane.clock import SYSTEM, Clock
-from serveplane.embedded.apiserver import errors, tables
+from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.printing import tables
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.store.records import frame
 from serveplane.objects import Json

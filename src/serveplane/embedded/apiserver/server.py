@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from serveplane import http
 from serveplane.clock import SYSTEM, Clock
@@ -12,21 +12,13 @@ from serveplane.embedded.apiserver.auth.aggregation import Aggregation
 from serveplane.embedded.apiserver.body import LIMIT
 from serveplane.embedded.apiserver.core import Core
 from serveplane.embedded.apiserver.gc import GarbageCollector
+from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.apiserver.namespaces import NamespaceController
 from serveplane.embedded.apiserver.paths import parse_target
 from serveplane.embedded.apiserver.protection import Protection
 from serveplane.embedded.apiserver.request import ADMIN, ANONYMOUS, Answer, Request, User, parse_query
 from serveplane.embedded.store import LogError, Store
 from serveplane.kube.transport import InProcessTransport
-
-
-class _Work(Protocol):
-    """A loop of the server itself: it looks at everything once, then at what changes."""
-
-    def start(self) -> None: ...
-
-    async def run(self) -> None: ...
-
 
 Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
 
@@ -42,7 +34,7 @@ class ApiServer:
         self.store = store or Store()
         self.clock = clock
         self.core = Core(self.store, clock)
-        self._work: tuple[_Work, ...] = (
+        self._work: tuple[Loop, ...] = (
             self.core.registrar,
             GarbageCollector(self.core),
             NamespaceController(self.core),

@@ -1,9 +1,9 @@
 """Aggregated ClusterRoles: their rules are those of all roles that carry the right labels."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver.auth.rbac import CLUSTER_ROLES
+from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.store import Change, Conflict
 from serveplane.objects import Json, selectors
 
@@ -11,23 +11,14 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 
-class Aggregation:
+class Aggregation(Loop):
     def __init__(self, core: "Core") -> None:
+        super().__init__()
         self._core = core
-        self._awake = asyncio.Event()
         core.store.observe(CLUSTER_ROLES, self._changed)
 
-    def start(self) -> None:
-        self._awake.set()
-
     def _changed(self, change: Change) -> None:
-        self._awake.set()
-
-    async def run(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            await self.drain()
+        self.wake()
 
     async def drain(self) -> None:
         resource = self._core.stored_resource(CLUSTER_ROLES)
@@ -39,7 +30,7 @@ class Aggregation:
             try:
                 await self._core.adjust(resource, record, lambda live, rules=rules: live.update(rules=rules))  # type: ignore[misc]
             except Conflict:
-                self._awake.set()
+                self.wake()
 
     def _rules(self, name: str, aggregation: Json) -> list[Json]:
         found: list[Json] = []

@@ -1,6 +1,5 @@
 """Custom resources come and go with their definitions: names are accepted, versions served, conditions set."""
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from serveplane.clock import timestamp
@@ -9,6 +8,7 @@ from serveplane.embedded.apiserver.crd.conversion import Conversion
 from serveplane.embedded.apiserver.crd.definition import Definition, Version
 from serveplane.embedded.apiserver.crd.schema import Node
 from serveplane.embedded.apiserver.deleting import CLEAN_UP, DEFINITIONS, Options
+from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.apiserver.request import ADMIN, Request
 from serveplane.embedded.apiserver.resources import Resource, Subresource
 from serveplane.embedded.store import Change, Conflict, Key
@@ -23,14 +23,14 @@ VERBS = frozenset({"create", "delete", "deletecollection", "get", "list", "patch
 UNKNOWN: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-class Registrar:
+class Registrar(Loop):
     """Runs inside the commit of a definition, so a custom resource can be used as soon as its creation is acknowledged."""
 
     def __init__(self, core: "Core") -> None:
+        super().__init__()
         self._core = core
         self.definitions: dict[str, Definition] = {}
         self._dying: set[str] = set()
-        self._awake = asyncio.Event()
         core.store.observe(BUCKET, self._changed)
         core.store.observe("", self._content_changed)
 
@@ -50,25 +50,19 @@ class Registrar:
     def _content_changed(self, change: Change) -> None:
         """The last object of a dying definition going is what its end waits for."""
         if change.type == DELETED and change.bucket in self._dying:
-            self._awake.set()
+            self.wake()
 
     def _consider(self, name: str, data: bytes) -> None:
         if b'"deletionTimestamp"' in data and CLEAN_UP.encode() in data:
             self._dying.add(name)
-            self._awake.set()
-
-    async def run(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
-            await self.drain()
+            self.wake()
 
     async def drain(self) -> None:
         for name in list(self._dying):
             try:
                 await self._end(name)
             except (Conflict, errors.Refusal):
-                self._awake.set()
+                self.wake()
             await self._core.clock.sleep(0)
 
     async def _end(self, name: str) -> None:

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from serveplane.embedded.apiserver import jsonpath
-from serveplane.embedded.apiserver.columns import KINDS, NAME, Cell, Column, age
 from serveplane.embedded.apiserver.durations import since
+from serveplane.embedded.apiserver.printing.column import NAME, Cell, Column, age
+from serveplane.embedded.apiserver.printing.kinds import KINDS
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
 
