@@ -17,6 +17,7 @@ from serveplane.http.errors import ConnectionLost, HttpError, ProtocolViolation,
 from serveplane.http.framing import ChunkedDecoder, Decoder, LengthDecoder
 from serveplane.http.messages import Peer, Request, Response, Upgrade
 from serveplane.http.output import Output
+from serveplane.http.patience import PatientConnection
 from serveplane.http.refusals import first_look, refusal
 from serveplane.http.sweep import NEVER
 from serveplane.http.tls import peer_of
@@ -26,31 +27,19 @@ LOG = logging.getLogger(__name__)
 PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
 
 
-class Connection(asyncio.Protocol):
+class Connection(PatientConnection):
     """A server-side connection. States: idle, reading a head, handling (body coming or not), lingering, tunnelled, lost."""
 
-    __slots__ = ("_begun", "_body", "_buffer", "_deaf", "_decoder", "_engine", "_expecting", "_held", "_limits", "_lost", "_mark",
-                 "_output", "_peer", "_scanned", "_served", "_started", "_task", "_transport", "_tunnel", "deadline")
+    __slots__ = ("_begun", "_peer", "_scanned", "_served", "_started", "_tunnel")
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._limits = engine.limits
-        self._buffer = b""
+        super().__init__(engine)
         self._scanned = 0
         self._peer: Peer | None = None
-        self._body: Body | None = None
-        self._decoder: Decoder | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._begun = False       # whether that task has run its first step
         self._tunnel: Tunnel | None = None
-        self._expecting = False   # the client waits for 100 Continue
-        self._held = False        # we stopped reading from the socket
-        self._deaf = False        # whatever still comes is thrown away
-        self._lost = False
+        self._begun = False       # whether the task has run its first step
         self._served = 0
         self._started = 0.0
-        self._mark = 0            # progress at the last look, for the pace limits
-        self.deadline = NEVER
 
     # asyncio.Protocol: the connection itself
 
@@ -73,11 +62,6 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The peer will send no more. HTTP clients that still want their answer do not half-close, so this is a goodbye."""
-
-    def pause_writing(self) -> None:
-        self._output.pause()
-        self._mark = self._transport.get_write_buffer_size()
-        self.deadline = self._engine.clock.monotonic() + self._limits.pace_seconds
 
     def resume_writing(self) -> None:
         self._output.resume()
@@ -348,65 +332,7 @@ class Connection(asyncio.Protocol):
         else:
             self.deadline = self._engine.clock.monotonic() + self._limits.linger_seconds
 
-    # the body's Flow
-
-    def hold(self) -> None:
-        if not self._held:
-            self._held = True
-            self._transport.pause_reading()
-
-    def go_on(self) -> None:
-        if self._held:
-            self._held = False
-            if not self._lost:
-                self._transport.resume_reading()
-
-    def wanted(self) -> None:
-        if self._expecting:
-            self._expecting = False
-            self._transport.write(wire.CONTINUE)
-            self._watch_pace()
-
-    # deadlines and the end
-
-    def _watch_pace(self) -> None:
-        """From now on the peer has to make progress, if anything is still to come from it."""
-        if self._body is not None:
-            self._mark = self._body.received
-            self.deadline = self._engine.clock.monotonic() + self._limits.pace_seconds
-        else:
-            self.deadline = NEVER
-
-    def expire(self, now: float) -> None:
-        self.deadline = now + self._limits.pace_seconds
-        if self._lost:
-            self._cancel()
-        elif self._deaf or self._transport.is_closing():
-            self._transport.abort()
-        elif self._output.paused:
-            self._expire_writing()
-        elif self._body is not None:
-            self._expire_reading(self._body)
-        elif self._task is not None:
-            self.deadline = NEVER
-        elif self._buffer:
-            self._refuse(ProtocolViolation("the request did not come in time", 408))
-        elif self._transport.get_write_buffer_size():
-            self._transport.abort()
-        else:
-            self._transport.close()
-
-    def _expire_writing(self) -> None:
-        waiting = self._transport.get_write_buffer_size()
-        if self._mark - waiting < self._limits.pace_bytes:
-            self._transport.abort()
-        self._mark = waiting
-
-    def _expire_reading(self, body: Body) -> None:
-        blameless = self._held or self._expecting
-        if not blameless and body.received - self._mark < self._limits.pace_bytes:
-            self._cut_body(StatusError(408, "the body came too slowly"))
-        self._mark = body.received
+    # the end
 
     def _refuse(self, error: StatusError) -> None:
         """Answer what never became a request, and close."""

@@ -103,7 +103,7 @@ async def test_slow_loris(port: int) -> None:
     """Half-open requests of every kind: all are ended by the limits, and meanwhile others are answered."""
     async with Client() as client:
         after: list[dict[str, int]] = []
-        for _ in range(2):   # the first round is the warm-up
+        for _ in range(3):   # the first two are the warm-up
             sitters: list[Sitter] = []
             for beginning in BEGINNINGS:
                 sitters += await sit(port, COUNTS.slow_connections // len(BEGINNINGS), beginning)
@@ -113,7 +113,7 @@ async def test_slow_loris(port: int) -> None:
             async with asyncio.timeout(60):
                 await asyncio.gather(*(sitter.ended for sitter in sitters))
             after.append(await settled(client, port, 1))
-        came_back(*after)
+        came_back(*after[-2:])
 
 
 @pytest.mark.stress
@@ -123,7 +123,7 @@ async def test_many_connections(port: int) -> None:
     request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"
     async with Client() as client:
         after: list[dict[str, int]] = []
-        for _ in range(2):
+        for _ in range(3):
             sitters = await sit(port, COUNTS.connections, request)
             assert len(sitters) == COUNTS.connections
             async with asyncio.timeout(120):
@@ -137,7 +137,7 @@ async def test_many_connections(port: int) -> None:
                 sitter.transport.abort()   # type: ignore[attr-defined]
             after.append(await settled(client, port, 1))
         gc.collect()
-        came_back(*after)
+        came_back(*after[-2:])
 
 
 def came_back(warm: dict[str, int], now: dict[str, int]) -> None:
