@@ -11,9 +11,20 @@ import logging
 from contextlib import aclosing
 from dataclasses import dataclass
 
+import msgspec
+
 from serveplane.clock import Clock
 from serveplane.kube.client import PAGE, WATCH_SECONDS, Client
-from serveplane.kube.errors import ConnectionFailed, Forbidden, Gone, KubeError, NoSuchKind, NotFound, Unreachable
+from serveplane.kube.errors import (
+    ApiError,
+    ConnectionFailed,
+    Forbidden,
+    Gone,
+    KubeError,
+    NoSuchKind,
+    NotFound,
+    Unreachable,
+)
 from serveplane.kube.kind import Key, Kind
 from serveplane.kube.retry import Backoff
 from serveplane.kube.store import Item, Store
@@ -22,6 +33,7 @@ from serveplane.kube.wire import RawEvent
 LOG = logging.getLogger(__name__)
 BACKOFF = Backoff(first=0.2, longest=30.0)
 MISSING_KIND = Backoff(first=5.0, longest=30.0)
+DOUBTS = 3  # failures in a row before the place in the server's history is given up
 WATCH_GRACE = 15.0  # a watch older than the server promised is a dead connection
 SHORT_PAUSE = Backoff(first=0.05, longest=2.0)
 SHORT_WATCH = 1.0  # one that ended sooner than this counts as a failure, so that a broken server is not hammered
@@ -52,6 +64,7 @@ class Reflector:
         self._quick = 0
         self._forgotten = 0
         self._resource_version = ""
+        self._highest = ""
         self.synced = asyncio.Event()
         self.trouble: KubeError | None = None
         """Why it is not up to date just now, for readiness and for messages."""
@@ -89,11 +102,12 @@ class Reflector:
             limit=PAGE if not self._forgotten else 0,
         ):
             version = page.resource_version or version
+            went_back = _is_before(version, self._highest)
             for raw in page.items:
-                seen.add(self._store.put(raw, initial=not self.synced.is_set()))
+                seen.add(self._store.put(raw, initial=not self.synced.is_set(), force=went_back))
             await self._clock.sleep(0)  # a long list must not starve the rest of the process
-        self._store.retain(seen, self._scope.namespace, version)
-        self._resource_version = version
+        self._store.retain(seen, self._scope.namespace, "" if _is_before(version, self._highest) else version)
+        self._resource_version = self._highest = version
         self.synced.set()
 
     async def _watch(self) -> None:
@@ -122,7 +136,11 @@ class Reflector:
         await self._clock.sleep(SHORT_PAUSE.delay(self._quick, self._clock))
 
     def _take(self, event: RawEvent) -> None:
-        meta = Item(self._kind, event.object).meta
+        try:
+            meta = Item(self._kind, event.object).meta
+        except msgspec.DecodeError as error:
+            LOG.error("an event cannot be read and is left out: %s", error, extra={"kind": str(self._kind)})
+            return
         match event.type:
             case "ADDED" | "MODIFIED":
                 self._store.put(event.object)
@@ -130,7 +148,7 @@ class Reflector:
                 self._store.remove(meta.key, meta.resourceVersion)
             case _:
                 pass  # BOOKMARK: only the place moves
-        self._resource_version = meta.resourceVersion or self._resource_version
+        self._resource_version = self._highest = meta.resourceVersion or self._resource_version
 
     def _recovered(self) -> None:
         if self.trouble is not None:
@@ -154,6 +172,9 @@ class Reflector:
         await self._pause(MISSING_KIND.delay(self._failures, self._clock))
 
     async def _failed(self, error: KubeError) -> None:
+        """Resume where we stood, unless it may be that place which the server objects to (its data may have been restored)."""
+        if isinstance(error, ApiError) and (error.code in (400, 422) or self._failures >= DOUBTS):
+            self._resource_version = ""
         self._note(error)
         await self._pause(BACKOFF.delay(self._failures, self._clock))
 
@@ -166,3 +187,7 @@ class Reflector:
     async def _pause(self, seconds: float) -> None:
         self._failures += 1
         await self._clock.sleep(seconds)
+
+
+def _is_before(version: str, known: str) -> bool:
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)

@@ -7,6 +7,7 @@ get. Our own writes may be noted before the watch tells of them (`note`), which 
 stale past; resource versions, which grow along the server's history, decide which of two states is the newer one.
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ import msgspec
 from serveplane.kube.kind import Key, Kind
 from serveplane.kube.wire import decode_item
 from serveplane.objects import Json
+
+LOG = logging.getLogger(__name__)
 
 
 class OwnerReference(msgspec.Struct, frozen=True):
@@ -184,11 +187,11 @@ class Store:
 
     # ---- writing
 
-    def put(self, raw: bytes, *, initial: bool = False) -> Key:
-        """Take in a state from the server, unless a newer one is known already."""
+    def put(self, raw: bytes, *, initial: bool = False, force: bool = False) -> Key:
+        """Take in a state from the server, unless a newer one is known already (`force`: the server's history itself went back)."""
         new = Item(self.kind, raw)
         key, old = new.key, self.item(new.key)
-        if old is not None and not is_newer(new.meta.resourceVersion, old.meta.resourceVersion):
+        if old is not None and not force and not is_newer(new.meta.resourceVersion, old.meta.resourceVersion):
             return key
         if not self._is_kept(new):
             self._entries[key] = new.meta.uid
@@ -248,9 +251,13 @@ class Store:
                 del index[value]
 
     def _tell(self, change: Change | None) -> None:
+        """A listener that raises is at fault itself; the cache and the other listeners go on."""
         for listener in self._listeners if change else ():
             assert change is not None
-            listener(change)
+            try:
+                listener(change)
+            except Exception:
+                LOG.exception("a listener failed", extra={"kind": str(self.kind), "object": str(change.item.key)})
 
 
 def is_newer(new: str, old: str) -> bool:
