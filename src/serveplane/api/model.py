@@ -88,6 +88,40 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, metaclass=ModelMeta):
     """Base of every typed view. A field without default is required in the schema."""
 
 
+class Named(Model):
+    """An object of a kind. Metadata stays JSON: it is the API server's."""
+
+    metadata: Json = msgspec.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.metadata.get("name") or "")
+
+    @property
+    def namespace(self) -> str:
+        """Empty for an object of the whole cluster."""
+        return str(self.metadata.get("namespace") or "")
+
+    @property
+    def annotations(self) -> "StringMap":
+        return self.metadata.get("annotations") or {}
+
+    @property
+    def labels(self) -> "StringMap":
+        return self.metadata.get("labels") or {}
+
+
+class WithPod(Model):
+    """A part with pod fields of the user's under `pod`; which ones, the subclass says."""
+
+    pod: Json = msgspec.field(default_factory=dict)
+
+    @property
+    def containers(self) -> list[Json]:
+        found: list[Json] = self.pod.get("containers") or []
+        return found
+
+
 Int32 = Annotated[int, rules(format="int32")]
 Int64 = Annotated[int, rules(format="int64")]
 Quantity = Annotated[int | float | str, rules(format="quantity")]

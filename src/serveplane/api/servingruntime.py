@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from serveplane.api.model import Inline, Int32, Model, Part, StringMap, rules
+from serveplane.api.model import Inline, Int32, Model, Named, Part, StringMap, WithPod, rules
 from serveplane.objects import Json
 
 POD_FIELDS = (
@@ -20,17 +20,12 @@ class SupportedFormat(Model):
     priority: Annotated[Int32, rules(minimum=1)] | None = None
 
 
-class RuntimePod(Model):
+class RuntimePod(WithPod):
     """The pod part of a runtime: a chosen few PodSpec fields, under `pod`, and metadata for the pods."""
 
     labels: StringMap = msgspec.field(default_factory=dict)
     annotations: StringMap = msgspec.field(default_factory=dict)
     pod: Annotated[Json, RUNTIME_POD] = msgspec.field(default_factory=dict)
-
-    @property
-    def containers(self) -> list[Json]:
-        found: list[Json] = self.pod.get("containers") or []
-        return found
 
 
 class RuntimeWorker(RuntimePod):
@@ -66,24 +61,11 @@ class ServingRuntimeSpec(RuntimePod):
     built_in_adapter: BuiltInAdapter | None = None
 
 
-class ServingRuntime(Model):
+class ServingRuntime(Named):
     """A runtime of a namespace; a ClusterServingRuntime reads the same and has no namespace."""
 
-    metadata: Json = msgspec.field(default_factory=dict)
     spec: ServingRuntimeSpec
     status: Json = msgspec.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name") or "")
-
-    @property
-    def namespace(self) -> str:
-        return str(self.metadata.get("namespace") or "")
-
-    @property
-    def annotations(self) -> StringMap:
-        return self.metadata.get("annotations") or {}
 
     @property
     def creation_timestamp(self) -> str:

@@ -11,7 +11,7 @@ from itertools import combinations
 from serveplane.api import keys
 from serveplane.api.inferenceservice.validation import gpu_problems, known_gpus
 from serveplane.api.model import read
-from serveplane.api.pods import blocked_env_problems
+from serveplane.api.pods import blocked_env_problems, group_problems
 from serveplane.api.policy import Policy
 from serveplane.api.problem import SPEC, FieldError
 from serveplane.api.servingruntime import RuntimeWorker, ServingRuntime, SupportedFormat
@@ -79,14 +79,7 @@ def _clashes(one: SupportedFormat, other: SupportedFormat) -> bool:
 def _worker_problems(runtime: ServingRuntime, worker: RuntimeWorker, policy: Policy) -> Iterator[FieldError]:
     at, known = SPEC / "workerSpec", known_gpus(runtime.spec.annotations, policy)
     yield from blocked_env_problems(worker.pod, at)
-    if len(worker.containers) > 1:
-        yield FieldError(at / "containers", f"at most one container, not {len(worker.containers)}")
-    for field, size in (
-        ("pipelineParallelSize", worker.pipeline_parallel_size),
-        ("tensorParallelSize", worker.tensor_parallel_size),
-    ):
-        if size is not None and size < 1:
-            yield FieldError(at / field, f"must be 1 or more, not {size}")
+    yield from group_problems(worker, at)
     for index, container in enumerate(runtime.spec.containers):
         if container.get("name") != keys.KSERVE_CONTAINER:
             continue

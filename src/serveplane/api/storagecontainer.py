@@ -3,9 +3,7 @@
 import re
 from typing import Annotated
 
-import msgspec
-
-from serveplane.api.model import Model, Part, rules
+from serveplane.api.model import Model, Named, Part, rules
 from serveplane.objects import Json
 
 INIT_CONTAINER = "initContainer"
@@ -35,14 +33,9 @@ class StorageContainerSpec(Model):
     supports_multi_model_download: Annotated[bool, rules(default=False)] = False
 
 
-class ClusterStorageContainer(Model):
-    metadata: Json = msgspec.field(default_factory=dict)
+class ClusterStorageContainer(Named):
     spec: StorageContainerSpec
     disabled: bool = False
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name") or "")
 
     def supports(self, uri: str) -> bool:
         return any(form.matches(uri) for form in self.spec.supported_uri_formats)

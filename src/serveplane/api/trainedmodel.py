@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from serveplane.api.model import Described, Model, Quantity, read
+from serveplane.api.model import Described, Model, Named, Quantity, read
 from serveplane.api.problem import METADATA, SPEC, FieldError
 from serveplane.api.reported import Address, Reported
 from serveplane.objects import Json
@@ -32,14 +32,9 @@ class TrainedModelSpec(Model):
     model: ModelToServe
 
 
-class TrainedModel(Model):
-    metadata: Json = msgspec.field(default_factory=dict)
+class TrainedModel(Named):
     spec: TrainedModelSpec
     status: Annotated[Json, Described(TrainedModelStatus)] = msgspec.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name") or "")
 
 
 def problems(obj: Json, old: Json | None = None) -> list[FieldError]:

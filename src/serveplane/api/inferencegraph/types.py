@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from serveplane.api.model import Described, Inline, Int32, Int64, Model, Part
+from serveplane.api.model import Described, Inline, Int32, Int64, Model, Named, Part
 from serveplane.api.reported import Reported
 from serveplane.objects import Json
 
@@ -58,15 +58,6 @@ class InferenceGraphStatus(Reported):
     deployment_mode: str | None = None
 
 
-class InferenceGraph(Model):
-    metadata: Json = msgspec.field(default_factory=dict)
+class InferenceGraph(Named):
     spec: InferenceGraphSpec
     status: Annotated[Json, Described(InferenceGraphStatus)] = msgspec.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name") or "")
-
-    @property
-    def namespace(self) -> str:
-        return str(self.metadata.get("namespace") or "")

@@ -9,7 +9,20 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from serveplane.api.model import Described, Inline, Int32, Int64, IntOrString, Model, Open, Part, StringMap, rules
+from serveplane.api.model import (
+    Described,
+    Inline,
+    Int32,
+    Int64,
+    IntOrString,
+    Model,
+    Named,
+    Open,
+    Part,
+    StringMap,
+    WithPod,
+    rules,
+)
 from serveplane.api.reported import InferenceServiceStatus
 from serveplane.objects import Json
 
@@ -155,7 +168,7 @@ class Batcher(Model):
     timeout: int | None = None
 
 
-class Extension(Model):
+class Extension(WithPod):
     """What every component has, however it is implemented."""
 
     min_replicas: Int32 | None = None
@@ -183,23 +196,13 @@ class ComponentSpec(Extension):
     storage_uris: StorageUris = ()
     pod: Annotated[Json, OUR_POD] = msgspec.field(default_factory=dict)
 
-    @property
-    def containers(self) -> list[Json]:
-        found: list[Json] = self.pod.get("containers") or []
-        return found
 
-
-class Worker(Model):
+class Worker(WithPod):
     """The pods beside the head in a multi-node predictor."""
 
     pipeline_parallel_size: int | None = None
     tensor_parallel_size: int | None = None
     pod: Annotated[Json, Inline("core.v1.PodSpec", optional=("containers",))] = msgspec.field(default_factory=dict)
-
-    @property
-    def containers(self) -> list[Json]:
-        found: list[Json] = self.pod.get("containers") or []
-        return found
 
 
 class Predictor(ComponentSpec):
@@ -258,25 +261,8 @@ class InferenceServiceSpec(Model):
     canary: Annotated[tuple[Canary, ...], ATOMIC] = ()
 
 
-class InferenceService(Model):
+class InferenceService(Named):
     """An InferenceService. Metadata and status stay JSON: they are the API server's and the controller's."""
 
-    metadata: Json = msgspec.field(default_factory=dict)
     spec: InferenceServiceSpec
     status: Annotated[Json, Described(InferenceServiceStatus), Open()] = msgspec.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name") or "")
-
-    @property
-    def namespace(self) -> str:
-        return str(self.metadata.get("namespace") or "")
-
-    @property
-    def annotations(self) -> StringMap:
-        return self.metadata.get("annotations") or {}
-
-    @property
-    def labels(self) -> StringMap:
-        return self.metadata.get("labels") or {}

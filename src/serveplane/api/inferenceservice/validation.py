@@ -19,7 +19,7 @@ from serveplane.api.inferenceservice.types import (
 )
 from serveplane.api.mode import Mode, parse_mode
 from serveplane.api.model import read
-from serveplane.api.pods import blocked_env_problems, ephemeral_problems
+from serveplane.api.pods import blocked_env_problems, ephemeral_problems, group_problems
 from serveplane.api.policy import Policy
 from serveplane.api.problem import ANNOTATIONS, METADATA, SPEC, FieldError, FieldPath
 from serveplane.api.storagecontainer import ClusterStorageContainer
@@ -174,16 +174,9 @@ def _multi_node_problems(service: InferenceService, policy: Policy) -> Iterator[
     yield from blocked_env_problems(worker.pod, at)
     yield from ephemeral_problems(worker.pod, at)
     known = known_gpus(service.annotations, policy)
-    if len(worker.containers) > 1:
-        yield FieldError(at / "containers", f"at most one container, not {len(worker.containers)}")
+    yield from group_problems(worker, at)
     for index, container in enumerate(worker.containers):
         yield from gpu_problems(container, at / "containers" / index, known)
-    for field, size in (
-        ("pipelineParallelSize", worker.pipeline_parallel_size),
-        ("tensorParallelSize", worker.tensor_parallel_size),
-    ):
-        if size is not None and size < 1:
-            yield FieldError(at / field, f"must be 1 or more, not {size}")
     if service.spec.predictor.model is not None:
         yield from _multi_node_model_problems(service, service.spec.predictor, known)
 

@@ -10,7 +10,6 @@ from serveplane.api.llminferenceservice.types import (
     NOT_BOTH,
     SUBDOMAIN,
     LlmModelBase,
-    LlmObject,
     LocalReference,
     RouterBase,
     SchedulerBase,
@@ -18,7 +17,7 @@ from serveplane.api.llminferenceservice.types import (
     Tracing,
     WorkloadBase,
 )
-from serveplane.api.model import Described, Int32, Model, rules
+from serveplane.api.model import Described, Int32, Model, Named, rules
 from serveplane.api.reported import Reported
 from serveplane.objects import Json
 
@@ -66,11 +65,11 @@ class OlderLlmSpec(WorkloadBase):
     base_refs: tuple[LocalReference, ...] = ()
 
 
-class OlderLLMInferenceService(LlmObject):
+class OlderLLMInferenceService(Named):
     spec: OlderLlmSpec
     status: Annotated[Json, Described(OlderLlmStatus)] = msgspec.field(default_factory=dict)
 
 
-class OlderLLMInferenceServiceConfig(LlmObject):
+class OlderLLMInferenceServiceConfig(Named):
     spec: OlderLlmSpec
     status: Annotated[Json, Described(Reported)] = msgspec.field(default_factory=dict)

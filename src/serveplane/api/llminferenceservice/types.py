@@ -8,7 +8,19 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 
 from serveplane.api.llminferenceservice.reported import LlmConfigStatus, LlmStatus
-from serveplane.api.model import Described, Int32, IntOrString, Model, Part, Quantity, Schemaless, StringMap, cel, rules
+from serveplane.api.model import (
+    Described,
+    Int32,
+    IntOrString,
+    Model,
+    Named,
+    Part,
+    Quantity,
+    Schemaless,
+    StringMap,
+    cel,
+    rules,
+)
 from serveplane.objects import Json
 
 PodSpec = Annotated[Json, Part("core.v1.PodSpec", optional=("containers",))]
@@ -307,27 +319,11 @@ class LlmSpec(Workload):
     base_refs: tuple[LocalReference, ...] = ()
 
 
-class LlmObject(Model):
-    metadata: Json = msgspec.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name") or "")
-
-    @property
-    def namespace(self) -> str:
-        return str(self.metadata.get("namespace") or "")
-
-    @property
-    def annotations(self) -> StringMap:
-        return self.metadata.get("annotations") or {}
-
-
-class LLMInferenceService(LlmObject):
+class LLMInferenceService(Named):
     spec: LlmSpec
     status: Annotated[Json, Described(LlmStatus)] = msgspec.field(default_factory=dict)
 
 
-class LLMInferenceServiceConfig(LlmObject):
+class LLMInferenceServiceConfig(Named):
     spec: LlmSpec
     status: Annotated[Json, Described(LlmConfigStatus)] = msgspec.field(default_factory=dict)

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from serveplane.api.model import Described, Model, Part, Quantity, StringMap, rules
+from serveplane.api.model import Described, Model, Named, Part, Quantity, StringMap, rules
 from serveplane.objects import Json
 
 IMMUTABLE = rules(x_kubernetes_validations=[{"rule": "self == oldSelf", "message": "cannot be changed"}])
@@ -45,21 +45,11 @@ class LocalModelCacheStatus(Model):
     llm_inference_services: tuple[Reference, ...] = msgspec.field(default=(), name="llmInferenceServices")
 
 
-class LocalModelCache(Model):
+class LocalModelCache(Named):
     """A model kept on the nodes of some groups; a LocalModelNamespaceCache reads the same and has a namespace."""
 
-    metadata: Json = msgspec.field(default_factory=dict)
     spec: LocalModelCacheSpec
     status: Annotated[Json, Described(LocalModelCacheStatus)] = msgspec.field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return str(self.metadata.get("name") or "")
-
-    @property
-    def namespace(self) -> str:
-        """Empty for a cache of the whole cluster."""
-        return str(self.metadata.get("namespace") or "")
 
 
 class LocalModelNodeGroupSpec(Model):
@@ -73,8 +63,7 @@ class LocalModelNodeGroupStatus(Model):
     available: Quantity | None = None
 
 
-class LocalModelNodeGroup(Model):
-    metadata: Json = msgspec.field(default_factory=dict)
+class LocalModelNodeGroup(Named):
     spec: LocalModelNodeGroupSpec
     status: Annotated[Json, Described(LocalModelNodeGroupStatus)] = msgspec.field(default_factory=dict)
 
@@ -98,7 +87,6 @@ class LocalModelNodeStatus(Model):
     model_status: dict[str, ModelState] | None = None
 
 
-class LocalModelNode(Model):
-    metadata: Json = msgspec.field(default_factory=dict)
+class LocalModelNode(Named):
     spec: LocalModelNodeSpec
     status: Annotated[Json, Described(LocalModelNodeStatus)] = msgspec.field(default_factory=dict)
