@@ -4,6 +4,8 @@ Three ways to read one, safest first: our own arithmetic from an inert reading (
 is not even imported); skops with its list of trusted types; and real unpickling, which runs code and is therefore a
 choice (`--pickle`).
 """
+import asyncio
+import importlib
 import os
 from enum import StrEnum
 from importlib import metadata
@@ -12,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from serveplane.dataplane.modelserver.errors import CannotLoad
+from serveplane.dataplane.modelserver.errors import CannotLoad, InvalidInput
 from serveplane.dataplane.modelserver.formats import inert
 from serveplane.dataplane.modelserver.formats.array_model import ArrayModel
 from serveplane.dataplane.modelserver.formats.known import known, saved_by
 from serveplane.dataplane.modelserver.limits import BatchLimits
+from serveplane.dataplane.modelserver.model import Headers, Payload
+from serveplane.dataplane.modelserver.rows import by_column
 from serveplane.dataplane.modelserver.tensors import Array
 
 
@@ -48,6 +52,18 @@ class SklearnModel(ArrayModel):
         self.ready = True
         return True
 
+    async def predict(self, payload: Payload, headers: Headers) -> Any:
+        if self.read_by == "own arithmetic" or not _is_by_column(payload):
+            return await super().predict(payload, headers)
+        frame = _frame(payload["instances"], self.features)
+        return {"predictions": np.asarray(await asyncio.to_thread(self._called, frame)).tolist()}
+
+    def _called(self, frame: Any) -> Any:
+        try:
+            return self._call(frame)
+        except (ValueError, TypeError, KeyError) as error:   # columns of another type than the pipeline was fitted on
+            raise InvalidInput(" ".join(str(error).split())[:500], "instances") from error
+
     def results(self, rows: Array) -> Array:
         return np.asarray(self._call(rows))
 
@@ -66,6 +82,21 @@ class SklearnModel(ArrayModel):
             raise CannotLoad(f"{self._path.name} holds {_described(seen)}, which --pickle=known cannot read without running code")
         self.read_by = "pickle"
         return _unpickled(self._path, saved_by(seen))
+
+
+def _is_by_column(payload: Payload) -> bool:
+    instances = payload.get("instances") if isinstance(payload, dict) else None
+    return isinstance(instances, list) and bool(instances) and isinstance(instances[0], dict)
+
+
+def _frame(instances: list[Any], features: list[str] | None) -> Any:
+    """Rows by column name as a DataFrame: pipelines that treat columns differently know them by name."""
+    rows = by_column(instances, features, "instances")
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:   # then a pipeline that only knows positions still works
+        return np.array(rows, dtype=object)
+    return pandas.DataFrame(rows, columns=features or list(instances[0]))
 
 
 def _looked_at(path: Path) -> Any:
