@@ -8,7 +8,7 @@ import logging
 
 from serveplane.clock import SYSTEM, Clock
 from serveplane.kube.client import Client
-from serveplane.kube.errors import AlreadyExists, ApiError, NotFound
+from serveplane.kube.errors import AlreadyExists, ApiError, ConnectionFailed, NoSuchKind, NotFound
 from serveplane.kube.kind import Kind
 from serveplane.objects import Json, yamlio
 
@@ -22,7 +22,7 @@ async def install_defaults(client: Client, namespace: str, clock: Clock = SYSTEM
     """Create everything that the ConfigMap holds and the cluster lacks; try again until all is there."""
     pause = FIRST_PAUSE
     while pending := await _missing_after_an_attempt(client, namespace):
-        LOG.info("waiting to create %s", ", ".join(pending))
+        LOG.info("waiting for %s", ", ".join(pending))
         await clock.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -32,6 +32,9 @@ async def _missing_after_an_attempt(client: Client, namespace: str) -> list[str]
         wanted = bundled(await client.get(CONFIGMAP, NAME, namespace))
     except NotFound:
         return []  # an installation without defaults
+    except (ApiError, ConnectionFailed) as trouble:
+        LOG.debug("ConfigMap %s: %s", NAME, trouble)
+        return [f"ConfigMap {NAME}"]
     return [name for obj in wanted if (name := await _create(client, obj, namespace))]
 
 
@@ -56,7 +59,7 @@ async def _create(client: Client, obj: Json, namespace: str) -> str | None:
         LOG.info("created %s", told)
     except AlreadyExists:
         return None
-    except ApiError as trouble:
+    except (ApiError, ConnectionFailed, NoSuchKind) as trouble:
         LOG.debug("%s: %s", told, trouble)
         return told
     return None
