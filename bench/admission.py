@@ -1,8 +1,10 @@
-"""What a review costs: CPU of the InferenceService defaulter, its validator and the pod mutator, from request bytes to answer bytes.
+"""What a review costs: CPU of the InferenceService defaulter, its validator and the pod mutator, from request bytes
+to answer bytes.
 
 usage: python -m bench.admission [--reviews N] [--busy]
 
-With --busy the webhook server answers over TLS while another thread of the same process plans services without a pause, as a
+With --busy the webhook server answers over TLS while another thread of the same process plans services without a
+pause, as a
 manager does that has much to reconcile; the 99th percentile is set beside that of an idle process.
 """
 
@@ -33,7 +35,12 @@ LIMIT_MS = 0.5
 SERVICE: Json = {
     "apiVersion": "serving.kserve.io/v1beta1",
     "kind": "InferenceService",
-    "metadata": {"name": "iris", "namespace": "default", "labels": {"team": "vision"}, "annotations": {"acme/owner": "me"}},
+    "metadata": {
+        "name": "iris",
+        "namespace": "default",
+        "labels": {"team": "vision"},
+        "annotations": {"acme/owner": "me"},
+    },
     "spec": {
         "predictor": {
             "minReplicas": 1,
@@ -56,14 +63,22 @@ POD: Json = {
     "metadata": {
         "name": "iris-predictor-abc",
         "namespace": "default",
-        "labels": {"serving.kserve.io/inferenceservice": "iris", "component": "predictor", "app": "isvc.iris-predictor"},
+        "labels": {
+            "serving.kserve.io/inferenceservice": "iris",
+            "component": "predictor",
+            "app": "isvc.iris-predictor",
+        },
         "annotations": {
             "internal.serving.kserve.io/storage-initializer-sourceuri": "gs://acme-models/sklearn/iris",
             "internal.serving.kserve.io/logger": "true",
             "internal.serving.kserve.io/logger-mode": "all",
         },
     },
-    "spec": {"containers": [{"name": "kserve-container", "image": "kserve/sklearnserver:latest", "args": ["--model_name=iris"]}]},
+    "spec": {
+        "containers": [
+            {"name": "kserve-container", "image": "kserve/sklearnserver:latest", "args": ["--model_name=iris"]}
+        ]
+    },
 }
 
 
@@ -149,7 +164,9 @@ async def latency(count: int, burn: Callable[[], object] | None) -> tuple[float,
     if worker:
         worker.start()
     command = [sys.executable, "-c", CLIENT, str(server.port), str(count), "/validate"]
-    done = await asyncio.to_thread(subprocess.run, command, input=review(mutate(SERVICE)), capture_output=True, check=True)
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=review(mutate(SERVICE)), capture_output=True, check=True
+    )
     stop.set()
     if worker:
         worker.join()
@@ -176,9 +193,13 @@ def main() -> int:
     if args.busy:
         context = Context()
         idle = asyncio.run(latency(args.reviews, None))
-        busy = asyncio.run(latency(args.reviews, lambda: validate(mutate(copy.deepcopy(SERVICE), context), None, context)))
-        print(f"p99 over TLS: idle {idle[0]:.2f} ms, while planning {busy[0]:.2f} ms ({busy[0] / idle[0]:.2f}x); "
-              f"median {idle[1]:.2f} and {busy[1]:.2f} ms")
+        busy = asyncio.run(
+            latency(args.reviews, lambda: validate(mutate(copy.deepcopy(SERVICE), context), None, context))
+        )
+        print(
+            f"p99 over TLS: idle {idle[0]:.2f} ms, while planning {busy[0]:.2f} ms ({busy[0] / idle[0]:.2f}x); "
+            f"median {idle[1]:.2f} and {busy[1]:.2f} ms"
+        )
     return 1 if slow else 0
 
 

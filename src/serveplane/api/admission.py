@@ -42,8 +42,6 @@ class Context(NamedTuple):
 
     policy: Policy = Policy()
     objects: Lookup = nothing
-    open_parts: bool = False
-    """Whether the cluster has the minimal definitions, which keep fields that nobody knows."""
     namespace: str = "kserve"
     """Where presets live."""
     presets: frozenset[str] = frozenset()
@@ -95,10 +93,11 @@ def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> 
     if check is not None and not isinstance(obj.get("spec"), dict):
         return Verdict((FieldError(FieldPath("spec"), "is required"),))
     verdict = check(obj, old, context) if check else Verdict()
-    if context.open_parts and verdict.allowed:
-        unknown = (f"{path}: unknown field, it has no effect" for path in unknown_fields(obj, _schema(obj)))
-        return verdict._replace(warnings=(*verdict.warnings, *unknown))
-    return verdict
+    if not verdict.allowed:
+        return verdict
+    # Under the full definitions these are pruned before we see them; under the minimal ones they are kept.
+    unknown = (f"{path}: unknown field, it has no effect" for path in unknown_fields(obj, _schema(obj)))
+    return verdict._replace(warnings=(*verdict.warnings, *unknown))
 
 
 def _version_and_kind(obj: Json) -> tuple[str, str]:

@@ -162,6 +162,7 @@ def custom_resource_definitions(full: bool = True) -> list[Json]:
 def definition(row: Definition, full: bool = True) -> Json:
     singular = row.kind.lower()
     names: Json = {"kind": row.kind, "listKind": f"{row.kind}List", "plural": row.plural, "singular": singular}
+    names["categories"] = ["kserve"]  # `kubectl get kserve` lists everything
     if row.short_names:
         names["shortNames"] = list(row.short_names)
     spec: Json = {

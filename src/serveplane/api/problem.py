@@ -4,7 +4,6 @@ Wrong input is data: a check yields every problem it finds, and only the edge (a
 an answer.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -38,8 +37,3 @@ class FieldError(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
-
-
-def sentence(problems: Iterable[FieldError]) -> str:
-    """All problems as the one text that an API answer has room for."""
-    return "; ".join(str(problem) for problem in problems)

@@ -32,7 +32,7 @@ def reviewed(obj: Json, old: Json | None, context: Context) -> None:
 def test_every_review_ends_with_an_answer(version: str, kind: str) -> None:
     random = Random(f"{SEED} {version} {kind}")
     cached = [an_object("serving.kserve.io/v1alpha1", "LocalModelCache", random)]
-    context = Context(POLICY, lambda wanted, _: cached if "Cache" in wanted else [], open_parts=True)
+    context = Context(POLICY, lambda wanted, _: cached if "Cache" in wanted else [])
     for _ in range(COUNTS.fuzzed_objects // len(KINDS)):
         obj = an_object(version, kind, random)
         reviewed(obj, None, context)

@@ -352,3 +352,15 @@ def test_three_components_are_one_shape() -> None:
         ("explainer", "art", "v1"),
     ]
     assert found[0].implementation.storage_uri == "gs://models/iris"
+
+
+def test_a_misspelt_field_is_told_where_definitions_are_minimal() -> None:
+    obj = mutate(
+        service({"spec": {"predictor": {"minReplica": 2, "containers": [{"name": "x", "imagePolicy": "Always"}]}}}),
+        STANDARD,
+    )
+    told = validate(obj, None, STANDARD).warnings
+    assert [text.split(":")[0] for text in told] == [
+        "spec.predictor.minReplica",
+        "spec.predictor.containers[0].imagePolicy",
+    ]
