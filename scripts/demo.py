@@ -37,18 +37,19 @@ def main() -> int:
 
 
 def demo(data: Path, began: float) -> int:
-    print("A one-machine Kubernetes, KServe's API on it, and one prediction. Nothing is downloaded from here on.\n")
-    run(data, "up", "--detach", show="serveplane up --detach")
+    print("A one-machine Kubernetes in a temporary folder; nothing is downloaded from here on.\n")
+    run(data, "up", "--detach", quiet=True)
+    state = json.loads((data / "state.json").read_text())
+    print(f"API server {state['api']}, gateway {state['gateway']}\n")
     run(data, "apply", "-f", "examples/train-iris.yaml")
     wait_until("the model is trained", lambda: condition(data, "job/train-iris", "Complete") == "True")
-    applied = time.monotonic()
     run(data, "apply", "-f", "examples/sklearn-iris.yaml")
-    wait_until("sklearn-iris is ready", lambda: condition(data, "isvc/sklearn-iris", "Ready") == "True")
+    applied = time.monotonic()
+    wait_until("the service is ready", lambda: condition(data, "isvc/sklearn-iris", "Ready") == "True")
     ready = time.monotonic()
     run(data, "get", "isvc")
     run(data, "predict", "sklearn-iris", "-d", "examples/iris-input.json")
-    done = time.monotonic()
-    print(f"\nFrom `apply` to ready {ready - applied:.1f} s; the whole demo {done - began:.1f} s. Stopping.")
+    print(f"Ready {ready - applied:.1f} s after apply; {time.monotonic() - began:.1f} s in all. Stopping and cleaning up.")
     return 0
 
 
@@ -56,14 +57,15 @@ class Failed(Exception):
     """A step that did not do what it should."""
 
 
-def run(data: Path, *words: str, show: str = "") -> None:
+def run(data: Path, *words: str, quiet: bool = False) -> None:
     """Run one command and show it as a user would type it."""
-    print(f"$ {show or shlex.join(['serveplane', *words])}")
-    done = subprocess.run(command(data, *words), cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False,
+    print(f"$ {shlex.join(['serveplane', *words])}", flush=True)
+    done = subprocess.run(command(data, *words), cwd=ROOT, capture_output=True, text=True, check=False,
                           stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise Failed(f"`serveplane {words[0]}` ended with {done.returncode}: {done.stderr.strip()}")
-    print()
+        raise Failed(f"`serveplane {words[0]}` ended with {done.returncode}: {(done.stdout + done.stderr).strip()}")
+    if not quiet:
+        print(done.stdout)
 
 
 def command(data: Path, *words: str) -> list[str]:
@@ -89,7 +91,7 @@ def wait_until(what: str, is_so: Callable[[], bool]) -> None:
         if time.monotonic() - began > PATIENCE:
             raise Failed(f"{what}: not after {PATIENCE:.0f} s")
         time.sleep(0.2)
-    print(f"  {what} ({time.monotonic() - began:.1f} s)\n")
+    print(f"  ... {what}\n")
 
 
 def tell_logs(data: Path) -> None:
