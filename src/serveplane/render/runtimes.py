@@ -133,7 +133,7 @@ def _named_objection(spec: ServingRuntimeSpec, wanted: Wanted, protocol_given: b
         return FailureReason.RUNTIME_DISABLED, "Specified runtime is disabled"
     if protocol_given and not _speaks(spec, wanted.protocol):
         return FailureReason.NO_SUPPORTING_RUNTIME, "Specified runtime does not support specified protocol version"
-    if wanted.key not in _keys(spec, auto_only=False):
+    if not any(_serves(entry, wanted) for entry in spec.supported_model_formats):
         return FailureReason.NO_SUPPORTING_RUNTIME, "Specified runtime does not support specified framework/version"
     return None, ""
 
@@ -154,9 +154,10 @@ def _automatic(wanted: Wanted, runtimes: Sequence[ServingRuntime]) -> Selection:
 
 def _objection(spec: ServingRuntimeSpec, wanted: Wanted) -> str:
     """The first thing that rules a runtime out; the format comes first, being what a reader looks for."""
-    if wanted.key not in _keys(spec, auto_only=False):
+    serving = [entry for entry in spec.supported_model_formats if _serves(entry, wanted)]
+    if not serving:
         return _format_objection(spec, wanted)
-    if wanted.key not in _keys(spec, auto_only=True):
+    if not any(entry.auto_select for entry in serving):
         return f"must be named in model.runtime, it is not selected automatically for {wanted.key}"
     if spec.disabled:
         return "is disabled"
@@ -202,8 +203,9 @@ def _priority(spec: ServingRuntimeSpec, wanted: Wanted) -> int | None:
     return next((entry.priority for entry in spec.supported_model_formats if entry.name == wanted.format), None)
 
 
-def _keys(spec: ServingRuntimeSpec, *, auto_only: bool) -> set[str]:
-    return set(_keys_of(entry for entry in spec.supported_model_formats if entry.auto_select or not auto_only))
+def _serves(entry: SupportedFormat, wanted: Wanted) -> bool:
+    """A model that names no version takes any."""
+    return entry.name == wanted.format and (not wanted.version or entry.version == wanted.version)
 
 
 def _keys_of(entries: Iterable[SupportedFormat]) -> Iterator[str]:

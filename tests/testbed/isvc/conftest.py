@@ -34,11 +34,11 @@ class Cluster:
         found = [item for item in ((await self.service(name)).get("status") or {}).get("conditions") or [] if item["type"] == kind]
         return found[0] if found else {}
 
-    async def ready(self, name: str = "iris") -> Json:
+    async def ready(self, name: str = "iris", seconds: float = 120) -> Json:
         async def is_ready() -> Json | None:
             service = await self.service(name)
             return service if condition(service, "Ready") else None
-        return await eventually(is_ready, otherwise=f"{name} is ready") or {}
+        return await eventually(is_ready, seconds, f"{name} is ready") or {}
 
     async def child(self, api_version: str, kind: str, name: str) -> Json | None:
         return await self.api.get(api_version, kind, name, self.namespace)
@@ -54,7 +54,7 @@ class Cluster:
                       if obj["metadata"].get("ownerReferences"))
 
     async def until(self, question: Callable[[], Awaitable[Any]], otherwise: str = "") -> Any:
-        return await eventually(question, otherwise=otherwise)
+        return await eventually(question, 120, otherwise)
 
 
 @pytest.fixture

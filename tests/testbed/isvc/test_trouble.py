@@ -7,6 +7,7 @@ import pytest
 from tests.counts import SEED
 from tests.kit.faults import FaultProxy, Faults
 from tests.kit.installation import NAMESPACE, PROGRAMS, Installation
+from tests.kit.processes import tail
 from tests.kit.testbed import Testbed
 from tests.testbed.isvc.conftest import Cluster, iris
 
@@ -28,7 +29,7 @@ async def test_a_flaky_api_server_leaves_nothing_behind(cluster: Cluster, world:
                 for number in range(3):
                     await cluster.api.create(iris(f"s{number}"), cluster.namespace)
                 for number in range(3):
-                    await cluster.ready(f"s{number}")
+                    await cluster.ready(f"s{number}", seconds=240)
                 for number in range(3):
                     await cluster.api.delete(iris(f"s{number}"), cluster.namespace)
 
@@ -37,6 +38,7 @@ async def test_a_flaky_api_server_leaves_nothing_behind(cluster: Cluster, world:
                     return not any(left) and await cluster.children() == []
                 assert await cluster.until(is_gone, "services and children are gone")
             finally:
+                print(proxy.counts, tail(flaky.log, 60), sep="\n")       # shown if the test fails
                 await asyncio.to_thread(flaky.stop)
     finally:
         again = installation.run("kserve", "--leader-elect")
