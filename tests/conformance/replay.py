@@ -32,8 +32,8 @@ class Result:
 class Player:
     """One case from an empty namespace to the last comparison."""
 
-    def __init__(self, case: Case, api: Api, mirror: Mirror) -> None:
-        self._case, self._api, self._mirror = case, api, mirror
+    def __init__(self, case: Case, api: Api, mirror: Mirror, slowness: float) -> None:
+        self._case, self._api, self._mirror, self._slowness = case, api, mirror, slowness
         self._eye = Eye(mirror, api, case.name, case.area in ALONE)
         self._refusals: list[str] = []
 
@@ -90,7 +90,7 @@ class Player:
             problems = self._problems(expected, found)
             now = clock()
             patience = CALM if not problems else PATIENCE if found.get("children") or found.get("status") else UNTOUCHED
-            if now - changed > patience or now - began > LIMIT:
+            if now - changed > patience * self._slowness or now - began > LIMIT * self._slowness:
                 return problems
             if await self._mirror.change(self._case.name, min(patience, 0.5)):
                 changed = clock()
@@ -117,8 +117,11 @@ class Player:
             await self._api.delete(obj, self._case.name)
 
 
-async def replay(api: Api, cases: Iterable[Case], report: Callable[[Case, Result], None]) -> None:
-    """All cases, grouped by what they need the central ConfigMap to be."""
+Report = Callable[[Case, Result], None]
+
+
+async def replay(api: Api, cases: Iterable[Case], report: Report, slowness: float = 1) -> None:
+    """All cases, grouped by what they need the central ConfigMap to be. `slowness` stretches all patience."""
     groups: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         groups[json.dumps(case.settings, sort_keys=True)].append(case)
@@ -128,14 +131,14 @@ async def replay(api: Api, cases: Iterable[Case], report: Callable[[Case, Result
         for settings, members in sorted(groups.items(), key=lambda group: len(group[0])):
             await _configure(api, shipped["data"], json.loads(settings))
             for crowd in ([c for c in members if c.area not in ALONE], *([c] for c in members if c.area in ALONE)):
-                await asyncio.gather(*(_play(case, api, mirror, turns, report) for case in crowd))
+                await asyncio.gather(*(_play(Player(case, api, mirror, slowness), case, turns, report) for case in crowd))
     await _configure(api, shipped["data"], {})
 
 
-async def _play(case: Case, api: Api, mirror: Mirror, turns: asyncio.Semaphore, report: Callable[[Case, Result], None]) -> None:
+async def _play(player: Player, case: Case, turns: asyncio.Semaphore, report: Report) -> None:
     async with turns:
         try:
-            result = await Player(case, api, mirror).play()
+            result = await player.play()
         except Exception as problem:       # one broken case must not hide the others
             result = Result([f"could not be played: {problem!r}"])
     report(case, result)

@@ -11,11 +11,12 @@ from concurrent.futures import Future
 
 import pytest
 
+from tests.conformance.baseline import put_baseline
 from tests.conformance.compare import Differs
 from tests.conformance.recorded import GOLDEN, Case, cases
 from tests.conformance.replay import Result, replay
-from tests.kit.api import Api, documents, install
-from tests.kit.installation import NAMESPACE, Installation
+from tests.kit.api import Api
+from tests.kit.installation import Installation
 from tests.kit.plugin import run_apart
 from tests.kit.testbed import Testbed
 
@@ -76,16 +77,6 @@ def replayed(request: pytest.FixtureRequest, world: Testbed, manager: Installati
     running = Replay(world, chosen)
     yield running
     running.end()
-
-
-async def put_baseline(testbed: Testbed) -> None:
-    """The cluster as it was before any case was recorded."""
-    async with Api(testbed.kubeconfig, agent="conformance") as api:
-        for name in (NAMESPACE, "knative-serving"):
-            await api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        everything = [obj for file in sorted((GOLDEN / "baseline").glob("*.yaml")) for obj in documents(file)]
-        await api.discover()
-        await install(api, [obj for obj in everything if (obj["apiVersion"], obj["kind"]) in api.resources])
 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"no recorded cases in {GOLDEN} (set SERVEPLANE_GOLDEN)")

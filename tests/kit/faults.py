@@ -93,7 +93,10 @@ class FaultProxy:
         if fault:
             self.counts[fault] += 1
         refusal = self._refusal(fault, request, faults)
-        return refusal if refusal is not None else await self._forward(request, fault, faults)
+        try:
+            return refusal if refusal is not None else await self._forward(request, fault, faults)
+        except ConnectionError:           # the client went away first
+            return _break_off(request)
 
     def _choose(self, request: web.BaseRequest, faults: Faults) -> Fault | None:
         """One draw per request, so that shares add up and the order of the fields does not matter."""
