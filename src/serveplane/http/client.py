@@ -47,6 +47,7 @@ class Client:
         self._pools: dict[Origin, OriginPool] = {}
         self._uploads: set[asyncio.Task[None]] = set()
         self._sweeper: Sweeper | None = None
+        self._loop: asyncio.AbstractEventLoop   # known with the first request
 
     @property
     def sweeper(self) -> Sweeper:
@@ -79,51 +80,53 @@ class Client:
 
     async def send(self, origin: Origin, method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody,
                    timeouts: Timeouts, before_send: BeforeSend | None = None) -> ClientResponse:
-        """The same for those who have it as bytes already. Host is added if it is not there; framing fields are ours.
+        """The same for those who have it as bytes already. Host is added if it is not there; framing fields are ours."""
+        head = _head(method, target, fields, body, origin.authority)
+        return await self.exchange(origin, head, body, timeouts, _may_repeat(method, fields, body), before_send)
 
-        An idempotent request whose kept connection turns out stale is sent once more, on a new one.
+    async def exchange(self, origin: Origin, head: bytes, body: RequestBody, timeouts: Timeouts, may_repeat: bool,
+                       before_send: BeforeSend | None = None) -> ClientResponse:
+        """Send a head that is complete, framing included, and wait for the answer's.
+
+        If a kept connection turns out stale and the request may be repeated, it is sent once more, on a new one.
         """
-        if self.closed:
-            raise ClientError("the client is closed")
-        pool = self._pools.get(origin)
-        if pool is None:
-            pool = self._pools[origin] = OriginPool(self, origin)
+        pool = self._pools.get(origin) or self._pool(origin)
         total = NEVER if timeouts.total is None else self.clock.monotonic() + timeouts.total
-        head = _head(method, target, fields, body, pool.host)
-        try:
-            return await self._exchange(pool, head, body, timeouts, total, fresh=False, before_send=before_send)
-        except ConnectionLost as error:
-            if not error.replayable or not _may_repeat(method, fields, body):
-                raise
-        return await self._exchange(pool, head, body, timeouts, total, fresh=True, before_send=before_send)
-
-    async def _exchange(self, pool: OriginPool, head: bytes, body: RequestBody, timeouts: Timeouts, total: float, *,
-                        fresh: bool, before_send: BeforeSend | None = None) -> ClientResponse:
-        connection = None if fresh else pool.take()
-        if connection is None:
-            left = None if total == NEVER else max(total - self.clock.monotonic(), 0.0)
-            connect = timeouts.connect if left is None else left if timeouts.connect is None else min(left, timeouts.connect)
-            connection = await pool.acquire(connect, fresh=fresh)
-        if before_send is not None:
-            try:
-                before_send()
-            except BaseException:
-                pool.release(connection, None)
-                raise
         read = NEVER if timeouts.read is None else timeouts.read
         if read < SHORT_SECONDS or (timeouts.total is not None and timeouts.total < SHORT_SECONDS):
             self._announce(min(read, NEVER if timeouts.total is None else timeouts.total))
-        answer: asyncio.Future[ClientResponse] = asyncio.get_running_loop().create_future()
-        if body is None or isinstance(body, bytes):
-            connection.send(head, body or b"", read, total, answer)
-        else:
-            connection.send(head, b"", read, total, answer)
-            self._upload(connection, body, chunked=b"\r\nTransfer-Encoding: chunked\r\n" in head)
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            connection.fail(ConnectionLost("the request was cancelled"))
-            raise
+        connection = pool.take() or await pool.acquire(self._connect_seconds(timeouts, total))
+        while True:
+            if before_send is not None:
+                _ask(before_send, pool, connection)
+            answer: asyncio.Future[ClientResponse] = self._loop.create_future()
+            if body is None or isinstance(body, bytes):
+                connection.send(head, body or b"", read, total, answer)
+            else:
+                connection.send(head, b"", read, total, answer)
+                self._upload(connection, body, chunked=b"\r\nTransfer-Encoding: chunked\r\n" in head)
+            try:
+                return await answer
+            except asyncio.CancelledError:
+                connection.fail(ConnectionLost("the request was cancelled"))
+                raise
+            except ConnectionLost as error:
+                if not error.replayable or not may_repeat:
+                    raise
+            connection = await pool.acquire(self._connect_seconds(timeouts, total), fresh=True)
+
+    def _pool(self, origin: Origin) -> OriginPool:
+        if self.closed:
+            raise ClientError("the client is closed")
+        self._loop = asyncio.get_running_loop()
+        pool = self._pools[origin] = OriginPool(self, origin)
+        return pool
+
+    def _connect_seconds(self, timeouts: Timeouts, total: float) -> float | None:
+        if total == NEVER:
+            return timeouts.connect
+        left = max(total - self.clock.monotonic(), 0.0)
+        return left if timeouts.connect is None else min(left, timeouts.connect)
 
     def _announce(self, shortest: float) -> None:
         self.sweeper.soon(max(shortest / ANNOUNCED_PARTS, 0.01))
@@ -140,6 +143,7 @@ class Client:
         self.closed = True
         for pool in self._pools.values():
             pool.close_idle()
+        self._pools = {}
         if self._sweeper is not None:
             for member in tuple(self._sweeper.members):
                 if isinstance(member, ClientConnection):
@@ -157,9 +161,17 @@ class Client:
         await self.close()
 
 
-def _head(method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody, host: bytes) -> bytes:
+def _ask(before_send: BeforeSend, pool: OriginPool, connection: ClientConnection) -> None:
+    try:
+        before_send()
+    except BaseException:
+        pool.release(connection, None)
+        raise
+
+
+def _head(method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody, authority: str) -> bytes:
     """The request's head with exactly one Host and one framing."""
-    kept, declared = [], None
+    kept, declared, host = [], None, b""
     for field in fields:
         key = field[0].lower()
         if key not in _WRITTEN_HERE:
@@ -174,7 +186,7 @@ def _head(method: bytes, target: bytes, fields: list[RawHeader], body: RequestBo
         framing = b"Transfer-Encoding: chunked\r\n" if declared is None else b"Content-Length: %b\r\n" % declared
     else:
         framing = b"Content-Length: 0\r\n" if method in (b"POST", b"PUT", b"PATCH") else b""
-    return wire.request_head(method, target, [(b"Host", host), *kept], framing)
+    return wire.request_head(method, target, [(b"Host", host or authority.encode("ascii")), *kept], framing)
 
 
 def _may_repeat(method: bytes, fields: list[RawHeader], body: RequestBody) -> bool:

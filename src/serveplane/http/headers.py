@@ -42,10 +42,12 @@ class Headers:
     ('a', ['a', 'b'], False)
     """
 
-    __slots__ = ("_index", "raw")
+    __slots__ = ("_index", "block", "raw")
 
     def __init__(self, items: "Iterable[tuple[str, str]] | Mapping[str, str] | Headers" = ()) -> None:
         self._index: dict[bytes, bytes] | None = None
+        self.block: bytes | None = None
+        """The fields exactly as they came, for who passes them on unchanged; None once they differ."""
         self.raw: list[RawHeader]
         if isinstance(items, Headers):
             self.raw = list(items.raw)
@@ -54,10 +56,11 @@ class Headers:
             self.raw = [encoded(name, value) for name, value in pairs]
 
     @classmethod
-    def parsed(cls, raw: list[RawHeader], index: dict[bytes, bytes] | None = None) -> "Headers":
+    def parsed(cls, raw: list[RawHeader], index: dict[bytes, bytes] | None = None, block: bytes | None = None) -> "Headers":
         """Fields that a parser has already judged; `index` maps lower-case names to their first value."""
         self = cls.__new__(cls)
         self.raw = raw
+        self.block = block
         self._index = index
         return self
 
@@ -94,12 +97,12 @@ class Headers:
 
     def add(self, name: str, value: str) -> None:
         self.raw.append(encoded(name, value))
-        self._index = None
+        self._index = self.block = None
 
     def remove(self, name: str) -> None:
         unwanted = name.lower().encode("latin-1")
         self.raw = [field for field in self.raw if field[0].lower() != unwanted]
-        self._index = None
+        self._index = self.block = None
 
     def __getitem__(self, name: str) -> str:
         value = self.get(name)

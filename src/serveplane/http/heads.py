@@ -87,7 +87,7 @@ def _parse(parser: type, head: bytes, count: int) -> Headers:
     raw = fields.raw
     if len(raw) > count:
         raise ProtocolViolation("too many header fields", 431)
-    return Headers.parsed(raw, _index(raw))
+    return Headers.parsed(raw, _index(raw), head[head.find(b"\n") + 1:-2])
 
 
 def _index(raw: list[RawHeader]) -> dict[bytes, bytes]:

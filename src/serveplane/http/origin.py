@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from serveplane.http.tls import ClientTls
 
-_URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.%]+\]|[^/?#@:\[\]\s]+)(?::([0-9]{1,5}))?([/?][!-~]*)?", re.IGNORECASE)
+_URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._~-]+)(?::([0-9]{1,5}))?([/?][!-~]*)?", re.IGNORECASE | re.ASCII)
 _PORTS = {"http": 80, "https": 443}
 
 

@@ -34,6 +34,11 @@ class Output:
     def whole(self, request: Request, response: Response, body: bytes, keep: bool, date: bytes) -> None:
         """An answer whose body is all there: one write."""
         status = response.status
+        head = _unchanged(request, response, len(body), keep)
+        if head is not None:
+            self.sent = len(body)
+            self.transport.write(head + body)
+            return
         if status in wire.NO_BODY:
             framing, body = b"", b""
         elif request.method == "HEAD":
@@ -114,6 +119,19 @@ class Output:
             await self._drained
         finally:
             self._drained = None
+
+
+def _unchanged(request: Request, response: Response, size: int, keep: bool) -> bytes | None:
+    """The head as the origin sent it, if nothing in it has to change: the usual answer through a proxy."""
+    headers = response.headers
+    if headers.block is None or not keep or size > COALESCE_BYTES:
+        return None
+    if request.method == "HEAD" or request.http10 or response.status in wire.NO_BODY:
+        return None
+    index = headers.index
+    if b"date" not in index or index.get(b"content-length") != b"%d" % size or not wire.CONNECTION_FIELDS.isdisjoint(index):
+        return None
+    return b"".join((wire.status_line(response.status), headers.block, b"\r\n"))
 
 
 def _connection(request: Request, keep: bool) -> bytes:

@@ -21,7 +21,7 @@ _KEEP_ALIVE = re.compile(rb"timeout=(\d{1,6})", re.IGNORECASE)
 class OriginPool:
     """All connections of one client to one origin."""
 
-    __slots__ = ("_client", "_context", "_idle", "_limits", "_open", "_waiting", "host", "name", "origin")
+    __slots__ = ("_client", "_context", "_idle", "_limits", "_open", "_waiting", "name", "origin")
 
     def __init__(self, client: "Client", origin: Origin) -> None:
         self._client = client
@@ -32,7 +32,6 @@ class OriginPool:
         self._waiting: deque[asyncio.Future[ClientConnection | None]] = deque()
         self.origin = origin
         self.name = origin.unix or origin.authority
-        self.host = origin.authority.encode("idna" if not origin.authority.isascii() else "ascii")
 
     @property
     def open(self) -> int:

@@ -6,7 +6,7 @@ with back-pressure; whichever side goes away first takes the other with it.
 from collections.abc import AsyncIterator, Iterable
 
 from serveplane.http import wire
-from serveplane.http.client import Client
+from serveplane.http.client import IDEMPOTENT, Client
 from serveplane.http.client_connection import ClientResponse
 from serveplane.http.errors import ClientError, ClientTimeout, ConnectFailed
 from serveplane.http.headers import Headers, RawHeader
@@ -21,6 +21,7 @@ POOL = ClientLimits(connections_per_origin=1024, idle_per_origin=256, idle_secon
 UPGRADES = frozenset(("websocket", "spdy/3.1"))
 """What may be tunnelled. Never h2c: behind it a client would speak to the origin past every check made here."""
 
+_REPEATABLE = frozenset(method.decode() for method in IDEMPOTENT)
 _FORWARDED = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"))
 _NOT_FORWARDED = wire.CONNECTION_FIELDS | _FORWARDED | {b"expect"}
 _NOT_RETURNED = wire.CONNECTION_FIELDS - {b"proxy-authenticate"}
@@ -47,8 +48,41 @@ class Proxy:
 
         `target` replaces path and query, `host` the Host (kept as the client sent it otherwise), `add` sets further fields.
         """
-        upgrade = self._upgrade(request)
-        fields = self._fields(request, host, upgrade)
+        timeouts = timeouts or self._timeouts
+        try:
+            head = self._unchanged(request) if target is None and host is None and not add else None
+            if head is not None:
+                body = request.body
+                assert isinstance(body, bytes)
+                answer = await self.client.exchange(origin, head, body, timeouts, request.method in _REPEATABLE)
+            else:
+                answer = await self._rewritten(request, origin, target, host, add, timeouts)
+        except ClientError as error:
+            return failure(error)
+        if answer.tunnel is not None:
+            return _joined(answer, answer.tunnel)
+        content = answer.body
+        return Response(answer.status, _returned(answer.headers), content if isinstance(content, bytes) else _stream(answer))
+
+    def _unchanged(self, request: Request) -> bytes | None:
+        """The head as the client sent it plus where it came from, if nothing else has to change: the usual request."""
+        headers = request.headers
+        index = headers.index
+        if headers.block is None or request.length < 0 or not isinstance(request.body, bytes) or not _NOT_FORWARDED.isdisjoint(index):
+            return None
+        length = index.get(b"content-length", b"")
+        if b"host" not in index or request.target[0] != "/" or (length != b"%d" % request.length and length):
+            return None
+        peer = request.peer
+        return b"".join((
+            b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target.encode("ascii")), headers.block,
+            b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n" % (
+                peer.address.encode("ascii"), b"https" if peer.tls else b"http", index[b"host"]),
+            b"Via: %b\r\n\r\n" % self._via[1]))
+
+    async def _rewritten(self, request: Request, origin: Origin, target: str | None, host: str | None, add: Iterable[tuple[str, str]],
+                         timeouts: Timeouts) -> ClientResponse:
+        fields = self._fields(request, host, self._upgrade(request))
         if add:
             fields = _with(fields, add)
         body = request.body
@@ -56,14 +90,7 @@ class Proxy:
         if not isinstance(body, bytes) and request.length >= 0:
             fields.append((b"Content-Length", b"%d" % request.length))
         path = _origin_form(request) if target is None else target.encode("ascii")
-        try:
-            answer = await self.client.send(origin, request.method.encode("ascii"), path, fields, content, timeouts or self._timeouts)
-        except ClientError as error:
-            return failure(error)
-        if answer.tunnel is not None:
-            return _joined(answer, answer.tunnel)
-        body = answer.body
-        return Response(answer.status, _returned(answer.headers), body if isinstance(body, bytes) else _stream(answer))
+        return await self.client.send(origin, request.method.encode("ascii"), path, fields, content, timeouts)
 
     def _upgrade(self, request: Request) -> bytes | None:
         wanted = request.headers.index.get(b"upgrade")
