@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         store, parts = self.store, urlsplit(self.path)
         store.asked.append(("GET", self.path, dict(self.headers)))
-        path = unquote(parts.path)
+        path = self.path if self.path.startswith("http://") else unquote(parts.path)
         if store.take("busy_left") or (store.lives is not None and len(store.asked) > store.lives):
             return self.answer(503, {}, b"busy")
         if path in store.answers:

@@ -127,10 +127,15 @@ class Connections:
             headers.setdefault("Authorization", "Basic " + base64.b64encode(user).decode())
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         key = parts.scheme, parts.netloc.rpartition("@")[2]
+        if parts.scheme == "http" and _proxy("http", parts.hostname):
+            target = f"http://{key[1]}{target}"   # a proxy is asked for the whole address
         kept = self._open.pop(key, None)
         for connection in (kept, None) if kept else (None,):
             connection = connection or self._connection(parts.scheme, parts.hostname, parts.port)
             try:
+                if connection is not kept:
+                    connection.connect()
+                    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.request(method, target, body, {"Accept-Encoding": "identity", "User-Agent": "serveplane", **headers})
                 raw = connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
@@ -152,8 +157,6 @@ class Connections:
             connection = http.client.HTTPSConnection(*address, timeout=self._timeout, context=self._context, blocksize=1 << 20)
         if proxy and scheme == "https":
             connection.set_tunnel(host, port or 443)
-        connection.connect()
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
     def _drop(self, response: Response) -> None:

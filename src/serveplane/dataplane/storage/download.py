@@ -2,6 +2,7 @@
 import fcntl
 import os
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ from serveplane import pod
 from serveplane.clock import SYSTEM, Clock
 from serveplane.dataplane.storage import sources
 from serveplane.dataplane.storage.archives import is_archive, unpack
-from serveplane.dataplane.storage.errors import StorageError, shown
+from serveplane.dataplane.storage.errors import Interrupted, StorageError, shown
 from serveplane.dataplane.storage.files import Listing, Patterns
 from serveplane.dataplane.storage.progress import Progress
 from serveplane.dataplane.storage.sources import local
@@ -32,12 +33,23 @@ def download(uri: str, destination: str, patterns: Patterns | None = None, setti
     if source is not None:
         local.provide(uri, source, folder, patterns)
         return folder
-    listing = sources.listing(uri, patterns, environment)
+    settings = settings or TransferSettings()
+    listing = _listed(uri, patterns, environment, settings, clock)
     staging = Staging(folder)
     with _alone(staging), Progress(shown(uri), output, clock) as progress:
-        Transfer(listing, staging, settings or TransferSettings(), progress, clock).run()
+        Transfer(listing, staging, settings, progress, clock).run()
         _finish(listing, staging)
     return folder
+
+
+def _listed(uri: str, patterns: Patterns, environment: Mapping[str, str], settings: TransferSettings, clock: Clock) -> Listing:
+    """The listing, asked for again while the source is busy or cannot be reached."""
+    for attempt in range(1, settings.attempts):
+        try:
+            return sources.listing(uri, patterns, environment)
+        except Interrupted:
+            threading.Event().wait(min(30.0, 0.125 * 2**attempt) * (0.5 + clock.random()))
+    return sources.listing(uri, patterns, environment)
 
 
 def _finish(listing: Listing, staging: Staging) -> None:
