@@ -230,3 +230,26 @@ def test_a_headless_service_is_addressed_by_its_port() -> None:
     seen = world(iris(), facts=Facts(settings=headless, cluster_runtimes=[RUNTIME]))
     assert any(ref.kind == SERVICE for ref in live(decide(seen)))
     assert status_of(seen)["address"]["url"] == "http://iris-predictor.ml.svc.cluster.local:8080"
+
+
+def test_certificates_that_the_settings_name_must_exist() -> None:
+    text = '{"memoryRequest": "1Mi", "memoryLimit": "1Mi", "cpuRequest": "1", "cpuLimit": "1", "caBundleConfigMapName": "corp"}'
+    deploy = '{"defaultDeploymentMode": "Standard"}'
+    facts = Facts(settings=parse({"deploy": deploy, "storageInitializer": text}), cluster_runtimes=[RUNTIME])
+    assert "kserve/corp" in str(decide(world(iris(), facts=facts)).failure)
+    shared = decide(world(iris(), facts=facts, ca_bundle="PEM")).shared
+    assert [(obj["metadata"]["name"], obj["data"]) for obj in shared] == [("global-ca-bundle", {"cabundle.crt": "PEM"})]
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ((1, 30), "ImageVolumeUnsupported"),
+        ((1, 32), "ImageVolumeSubPathUnsupported"),
+        ((1, 34), "ImageVolumeAlpha"),
+        ((1, 35), None),
+        (None, None),
+    ],
+)
+def test_image_volumes_and_what_the_cluster_can_do(version: tuple[int, int] | None, reason: str | None) -> None:
+    assert told(status_of(world(iris(), server_version=version)), "OciImageVolumeCompatible").get("reason") == reason

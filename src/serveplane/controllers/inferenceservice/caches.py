@@ -68,11 +68,10 @@ class Caches:
             Mapped(STORAGE_CONTAINER, self._failing, predicate=_is_edit, optional=True, cluster_scoped=True),
         ]
 
-    def remember(self, kinds: Iterable[Kind], informers: Informers) -> None:
+    def remember(self, kinds: Iterable[Kind]) -> None:
         """Once the controller is attached: where the children of each kind are found."""
-        for informer in informers:
-            if informer.kind in kinds and informer.kind not in self.children and informer.kind != CONFIG_MAP:
-                self.children[informer.kind] = informer
+        found = {kind: self._informers.covering(kind) for kind in kinds}
+        self.children = {kind: informer for kind, informer in found.items() if informer is not None}
 
     def absent_kinds(self) -> frozenset[Kind]:
         """Neighbours' kinds that the server was found not to have."""

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
+import msgspec
+
 from serveplane.clock import SYSTEM, Clock
 from serveplane.controllers.inferenceservice.caches import TRAINED_MODEL, Caches
 from serveplane.controllers.inferenceservice.credentials import gather_credentials
@@ -25,7 +27,7 @@ from serveplane.kube.client import Client, PatchType
 from serveplane.kube.controller import Controller
 from serveplane.kube.errors import Conflict, KubeError, LeaseLost, NotFound
 from serveplane.kube.events import Recorder
-from serveplane.kube.informers import Informers
+from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import Key, ObjectRef, is_being_deleted, key_of, ref_of
 from serveplane.kube.metrics import Registry
 from serveplane.objects import Json
@@ -33,6 +35,8 @@ from serveplane.objects.jsonpatch import merge_patch
 from serveplane.render.facts import Facts
 from serveplane.render.names import APP_LABEL
 from serveplane.render.pods.credentials import MissingSecret
+from serveplane.render.pods.oci import NATIVE
+from serveplane.status.images import parsed_version
 from serveplane.status.service import is_progress, is_ready
 
 LOG = logging.getLogger(__name__)
@@ -57,6 +61,8 @@ class InferenceServices:
         self._shared: dict[ObjectRef, Json] = {}
         self._waits: dict[Key, int] = {}
         self._held: dict[Key, float] = {}
+        self._bundles: dict[str, Informer] = {}
+        self._version: tuple[int, int] | None = None
         self.controller = Controller("inferenceservice", self.reconcile, self._caches.watches(), workers=workers, clock=clock,
                                      registry=registry)
         self._informers = informers
@@ -64,7 +70,7 @@ class InferenceServices:
 
     def attached(self) -> None:
         """After the controller was given its caches."""
-        self._caches.remember(CHILD_KINDS, self._informers)
+        self._caches.remember((*CHILD_KINDS, CONFIG_MAP))
 
     async def follow_neighbours(self) -> None:
         """Look at every service again when a neighbour's kind appears or goes; the caches find that out by themselves."""
@@ -131,17 +137,32 @@ class InferenceServices:
         live = {ref_of(child): child for child in self._children(raw)}
         pods = {ref.name: self._caches.pods_of(namespace, app) for ref, app in _apps(live)}
         return World(raw=raw, facts=facts, now=self._clock.now(), live=live, pods=pods, absent_kinds=self._caches.absent_kinds(),
-                     ca_bundle=await self._ca_bundle(settings.storage_initializer.ca_bundle_config_map_name))
+                     ca_bundle=await self._ca_bundle(settings.storage_initializer.ca_bundle_config_map_name),
+                     server_version=await self._server_version())
 
     def _children(self, raw: Json) -> Iterator[Json]:
         for informer in self._caches.children.values():
             yield from informer.by_index("owner", raw["metadata"]["uid"])
 
     async def _ca_bundle(self, name: str) -> str | None:
+        """The certificates that the settings name; watched from the first time they are asked for."""
         if not name:
             return None
-        found = await self._client.find(CONFIG_MAP, name, self._namespace)
+        informer = self._bundles.get(name)
+        if informer is None:
+            informer = self._bundles[name] = self._informers.informer(CONFIG_MAP, self._namespace, fields=f"metadata.name={name}")
+            informer.listen(lambda change: None if change.initial else self.controller.resync_all())
+        found = informer.get(self._namespace, name) if informer.is_synced else await self._client.find(CONFIG_MAP, name, self._namespace)
         return ((found or {}).get("data") or {}).get(CA_BUNDLE_KEY)
+
+    async def _server_version(self) -> tuple[int, int] | None:
+        """Asked for once, and only where something depends on it."""
+        if self._settings.current.storage_initializer.oci_mode != NATIVE:
+            return None
+        if self._version is None:
+            answer = (await self._client.rest.request("GET", "/version")).body
+            self._version = parsed_version(msgspec.json.decode(answer) if isinstance(answer, bytes) else {})
+        return self._version
 
     # ---- apply
 

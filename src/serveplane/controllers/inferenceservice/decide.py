@@ -17,7 +17,7 @@ from serveplane.render.metadata import is_multi_model
 from serveplane.render.names import model_config_name
 from serveplane.render.pods.storage import GLOBAL_CA_BUNDLE
 from serveplane.render.routes import Shares, routes
-from serveplane.render.runtimes import InvalidSpec, Selection
+from serveplane.render.runtimes import FailureReason, InvalidSpec, Selection
 from serveplane.render.services import services
 from serveplane.render.workloads import Blueprint, Canary, Workload, select_runtime, stable_blueprint
 from serveplane.settings import Settings
@@ -43,6 +43,7 @@ def decide(world: World) -> Plan:
 
 def _standard(world: World, head: Component, selection: Selection | None) -> Plan:
     service, settings = world.service, world.facts.settings
+    _check_bundle(world)
     blueprint = stable_blueprint(service, selection, world.facts)
     blueprint = replace(blueprint, canaries=tuple(canaries(world.raw, service, world.facts)))
     ready = [canary for canary in blueprint.canaries if _is_up(world, canary)]
@@ -94,6 +95,15 @@ def _model_config(world: World) -> Json:
     models = ((world.live.get(ref) or {}).get("data") or {}).get("models.json", "[]")
     return {"apiVersion": "v1", "kind": "ConfigMap", "data": {"models.json": models},
             "metadata": {"name": ref.name, "namespace": ref.namespace, "labels": dict(world.service.labels)}}
+
+
+def _check_bundle(world: World) -> None:
+    """Pods would wait for certificates that nobody can give them."""
+    name = world.facts.settings.storage_initializer.ca_bundle_config_map_name
+    if name and not world.ca_bundle and not world.assume_healthy:
+        where = f"{world.facts.control_namespace}/{name}"
+        raise InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC,
+                          f"the settings name the ConfigMap {where} for certificates, and it has no key {CA_BUNDLE_KEY}")
 
 
 def _shared(world: World) -> tuple[Json, ...]:

@@ -14,6 +14,7 @@ from serveplane.render.runtimes import Selection
 from serveplane.render.workloads import Canary, Workload
 from serveplane.status.blockers import probe_deadline
 from serveplane.status.deployments import FALSE, TRUE, UNKNOWN, Judgement, available_replicas, judged
+from serveplane.status.images import CONDITION, image_volume_trouble
 from serveplane.status.models import invalid, model_status
 from serveplane.status.routes import RouteTrouble, route_trouble
 from serveplane.status.service import (
@@ -80,7 +81,8 @@ def _running(scene: _Scene, error: str) -> Outcome:
     rolling = "; ".join(judgement.rolling for judgement in judgements.values() if judgement.rolling)
     serving = judgements[ComponentKind.PREDICTOR].serves
     conditions = [*(component_condition(kind, judgement) for kind, judgement in judgements.items()), route,
-                  Told(STOPPED, FALSE), *_missing_condition(scene), *_rolling_condition(judgements, rolling), *_canary_condition(scene)]
+                  Told(STOPPED, FALSE), *_missing_condition(scene), *_image_condition(world), *_rolling_condition(judgements, rolling),
+                  *_canary_condition(scene)]
     all_serve = serving and route.status == TRUE and all(judgement.serves for judgement in judgements.values())
     report = Report(
         mode=world.mode, generation=_generation(world), conditions=conditions, runtime=_runtime(scene),
@@ -150,6 +152,11 @@ def _missing_condition(scene: _Scene) -> list[Told]:
     names = ", ".join(f"{kind.kind} ({kind.api_version})" for kind in scene.plan.missing)
     words = f"the cluster does not know {names}, which this service asks for"
     return [Told(NEIGHBOURS_READY, FALSE, "KindNotInstalled", words)] if names else []
+
+
+def _image_condition(world: World) -> list[Told]:
+    trouble = image_volume_trouble(world.server_version)
+    return [Told(CONDITION, FALSE, *trouble)] if trouble else []
 
 
 def _canary_condition(scene: _Scene) -> list[Told]:

@@ -45,6 +45,8 @@ class World:
     """Neighbours' kinds that the cluster does not know."""
     ca_bundle: str | None = None
     """The certificates of the control namespace that downloads shall trust, where the settings name them."""
+    server_version: tuple[int, int] | None = None
+    """Of Kubernetes, where something depends on it."""
     assume_healthy: bool = False
     """For `plan`: what will be there once everything is up."""
 
