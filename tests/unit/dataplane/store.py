@@ -160,6 +160,7 @@ def gcs_listing(store: Store, bucket: str, query: dict[str, str]) -> bytes:
 def running(store: Store) -> Iterator[Store]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"store": store}))
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]   # clients that hang up are what this is for
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     store.url = f"http://127.0.0.1:{server.server_address[1]}"

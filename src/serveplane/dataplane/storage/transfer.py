@@ -5,19 +5,18 @@ to the piece's place; small files are one piece each. Memory is one buffer per t
 What is written is journalled, so a killed run goes on where it was.
 """
 import errno
-import hashlib
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from serveplane.clock import SYSTEM, Clock
 from serveplane.dataplane.storage.connection import Connections, Response
 from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, StorageError, shown
-from serveplane.dataplane.storage.files import Listing, RemoteFile
+from serveplane.dataplane.storage.files import Checksum, Listing, RemoteFile
 from serveplane.dataplane.storage.progress import Progress
 from serveplane.dataplane.storage.staging import Journal, Staging, missing
+from serveplane.dataplane.storage.verification import RunningHash
 
 BUFFER = 1 << 20
 JOURNAL_BYTES = 8 << 20       # how much a killed run may have to read again, per thread
@@ -42,6 +41,7 @@ class _Download:
     descriptor: int
     journal: Journal | None
     left: int                      # pieces not finished yet
+    running: RunningHash | None    # if there is a checksum to compare with
     encrypted: bool = False        # by a key of the customer's: what S3 lists is then no checksum of the content
 
 
@@ -114,7 +114,10 @@ class Transfer:
             _allocate(descriptor, file.size or 0)
         else:
             os.ftruncate(descriptor, 0)
-        download = _Download(file, descriptor, Journal(self._staging.journal(file)) if cut else None, len(spans))
+        running = None
+        if self._settings.verify and file.checksum is not None:
+            running = RunningHash(descriptor, file.checksum.algorithm, file.size, self._staging.written(file) if cut else ())
+        download = _Download(file, descriptor, Journal(self._staging.journal(file)) if cut else None, len(spans), running)
         self._open_downloads.add(download)
         for start, end in spans:
             yield _Piece(download, start, end)
@@ -125,7 +128,7 @@ class Transfer:
         try:
             while not self._stop.is_set() and (piece := self._next()) is not None:
                 self._fetch(piece, connections, buffer)
-                self._piece_done(piece.download)
+                self._piece_done(piece, buffer)
         except BaseException as error:
             self._fail(error)
         finally:
@@ -205,24 +208,27 @@ class Transfer:
         if self._deadline is not None and self._clock.monotonic() > self._deadline:
             raise DeadlineOver(f"the download did not finish within {self._settings.deadline_seconds:g} s")
 
-    def _piece_done(self, download: _Download) -> None:
+    def _piece_done(self, piece: _Piece, buffer: memoryview) -> None:
+        download = piece.download
         with self._lock:
             download.left -= 1
             last = download.left == 0
         if last:
-            self._complete(download)
+            self._complete(download, buffer)
+        elif download.running is not None and piece.end is not None:
+            download.running.add(piece.start, piece.end)
+            download.running.advance(buffer)
 
-    def _complete(self, download: _Download) -> None:
+    def _complete(self, download: _Download, buffer: memoryview) -> None:
         """Verify, then give it the name that means finished."""
         file, part = download.file, self._staging.part(download.file)
         try:
-            if self._settings.verify and file.checksum is not None and not (download.encrypted and file.checksum.algorithm == "md5"):
-                self._verify(file, download.descriptor)
+            if download.running is not None and file.checksum is not None and not (download.encrypted and file.checksum.algorithm == "md5"):
+                self._verify(file, file.checksum, download.running.digest(buffer))
         finally:
             self._close(download)
         os.replace(part, self._staging.finished(file))
-        with suppress(FileNotFoundError):
-            self._staging.journal(file).unlink()
+        self._staging.journal(file).unlink(missing_ok=True)
         self._progress.file_done()
 
     def _close(self, download: _Download) -> None:
@@ -232,16 +238,12 @@ class Transfer:
         if download.journal is not None:
             download.journal.close()
 
-    def _verify(self, file: RemoteFile, descriptor: int) -> None:
-        assert file.checksum is not None
-        with os.fdopen(os.dup(descriptor), "rb", buffering=0) as content:
-            content.seek(0)
-            digest = hashlib.file_digest(content, file.checksum.algorithm).hexdigest()
-        if digest != file.checksum.digest:
-            with suppress(FileNotFoundError):   # else the next run would find it written
-                self._staging.journal(file).unlink()
-                self._staging.part(file).unlink()
-            raise Corrupt(f"{shown(file.url)}: {file.checksum.algorithm} is {digest}, the source says {file.checksum.digest}")
+    def _verify(self, file: RemoteFile, checksum: Checksum, digest: str) -> None:
+        if digest == checksum.digest:
+            return
+        for leftover in (self._staging.journal(file), self._staging.part(file)):   # else the next run would find it written
+            leftover.unlink(missing_ok=True)
+        raise Corrupt(f"{shown(file.url)}: {checksum.algorithm} is {digest}, the source says {checksum.digest}")
 
 
 class _Cut(Exception):
