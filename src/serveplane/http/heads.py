@@ -92,6 +92,15 @@ def _parse(parser: type, head: bytes, count: int) -> Headers:
 
 def _index(raw: list[RawHeader]) -> dict[bytes, bytes]:
     """Lower-case name to value; fields whose repetition would be ambiguous may come once."""
+    index = {name.lower(): value for name, value in raw}
+    if len(index) < len(raw):
+        index = _first_values(raw)
+    if b"content_length" in index or b"transfer_encoding" in index:
+        raise ProtocolViolation("a framing field spelled with an underscore")
+    return index
+
+
+def _first_values(raw: list[RawHeader]) -> dict[bytes, bytes]:
     index: dict[bytes, bytes] = {}
     for name, value in raw:
         key = name.lower()
@@ -99,8 +108,6 @@ def _index(raw: list[RawHeader]) -> dict[bytes, bytes]:
             index[key] = value
         elif key in _ONCE:
             raise ProtocolViolation(f"repeated {name.decode('ascii')}")
-    if b"content_length" in index or b"transfer_encoding" in index:
-        raise ProtocolViolation("a framing field spelled with an underscore")
     return index
 
 
