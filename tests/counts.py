@@ -21,8 +21,8 @@ class Counts:
 
 
 SOAK = Counts(
-    leader_kills=25, leader_pauses=25, lease_seconds=15, store_kills=200, burst=1_000, generated_operations=5_000, primaries=2_000, resyncs=20,
-    admission_in_flight=1_000, ca_resets=50, fuzzed_objects=20_000, slow_connections=2_000, connections=10_000,
-)
+    leader_kills=25, leader_pauses=25, lease_seconds=15, store_kills=200, burst=1_000, generated_operations=5_000,
+    primaries=2_000, resyncs=20, admission_in_flight=1_000, ca_resets=50, fuzzed_objects=20_000, slow_connections=2_000, connections=10_000,
+)  # fmt: skip
 COUNTS = SOAK if os.environ.get("SERVEPLANE_COUNTS") == "soak" else Counts()
 SEED = int(os.environ.get("SERVEPLANE_SEED", "20261115"))
