@@ -16,7 +16,7 @@ from enum import StrEnum
 
 from serveplane.kube.client import Client, PatchType
 from serveplane.kube.diff import differences
-from serveplane.kube.errors import Conflict, Invalid, KubeError, NotFound
+from serveplane.kube.errors import Conflict, Invalid, KubeError, LeaseLost, NotFound
 from serveplane.kube.informers import Informers
 from serveplane.kube.kind import (
     Kind,
@@ -134,6 +134,8 @@ class ApplyEngine:
             wanted.add(ref)
             try:
                 await self._one(owner, _owned_by(owner, child), ref, done)
+            except LeaseLost:
+                raise  # no child will get through any more
             except KubeError as error:
                 done.errors.append((ref, error))
         if done.errors:

@@ -134,8 +134,7 @@ class LeaderElection:
     async def _attempt(self) -> bool:
         """Take or renew the lease if it is free, ours, or run out. Trouble is a no: time decides whether it matters."""
         started = self._clock.monotonic()
-        # An answer that comes later than this could not extend the deadline any more.
-        patience = min(self.options.renew_deadline, max(self.options.retry_period * 2, 1.0))
+        patience = self.options.renew_deadline / 2  # so that a dead connection leaves time for another attempt
         try:
             async with asyncio.timeout(patience):
                 won = await self._try()
