@@ -1,6 +1,7 @@
 """A controller that dies after any of its writes: its successor ends at the same objects, on the embedded API server in this process."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -13,6 +14,7 @@ from serveplane.kube.controller import Controller
 from serveplane.kube.errors import ConnectionFailed, LeaseLost
 from serveplane.kube.manager import Manager, ManagerOptions
 from serveplane.kube.transport import Call, Reply, Transport
+from tests.counts import SEED
 from tests.kit.waiting import eventually
 from tests.testbed.kube.example import CHILDREN, CONFIG_MAP, CRD, SERVICE, WIDGET, add_widgets, widget
 
@@ -40,6 +42,31 @@ class Dying:
                     await self._inner.send(call)
                 raise LeaseLost("dead")
         return await self._inner.send(call)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Late:
+    """A transport through which news of the cluster comes late, and each kind's by another delay: every read of a cache is stale."""
+
+    host = "late"
+
+    def __init__(self, inner: Transport, chance: random.Random) -> None:
+        self._inner, self._chance = inner, chance
+        self.writes = 0
+
+    async def send(self, call: Call) -> Reply:
+        self.writes += call.method != "GET"
+        reply = await self._inner.send(call)
+        if isinstance(reply.body, bytes):
+            return reply
+        return reply._replace(body=self._delayed(reply.body, self._chance.uniform(0, 0.15)))
+
+    async def _delayed(self, body: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+        async for chunk in body:
+            await asyncio.sleep(seconds)
+            yield chunk
 
     async def close(self) -> None:
         await self._inner.close()
@@ -123,6 +150,32 @@ async def test_a_crash_after_any_write_changes_nothing_in_the_end(carried_out: b
                 assert task.done() or last > 12, "it must have died, unless this run needed fewer writes"
             async with controlling(server.transport()) as (_, controller):
                 assert await ending(client, controller) == expected, f"died with write {last}"
+
+
+async def test_stale_views_change_nothing_in_the_end_and_cost_no_more_writes() -> None:
+    async with world() as (server, client):
+        prompt = Late(server.transport(), Prompt())
+        async with controlling(prompt) as (task, controller):
+            await story(client, task)
+            expected = await ending(client, controller)
+    for seed in range(SEED, SEED + 5):
+        async with world() as (server, client):
+            late = Late(server.transport(), random.Random(seed))
+            async with controlling(late) as (task, controller):
+                await story(client, task)
+
+                async def same(client: Client = client) -> bool:
+                    return await outcome(client) == expected
+
+                await eventually(same)
+                assert late.writes <= prompt.writes + 2, (
+                    f"seed {seed}: our own writes are known before the watch tells of them"
+                )
+
+
+class Prompt(random.Random):
+    def uniform(self, a: float, b: float) -> float:
+        return 0.0
 
 
 async def test_resyncs_write_nothing_and_drift_is_restored_in_process() -> None:
