@@ -1,11 +1,12 @@
-"""The status that a kubelet would report for a pod, by outcome. Pure: a pod, a rule and the time go in."""
-import itertools
+"""The status that a kubelet would report for a pod, by outcome. Pure: a pod, a rule and the time go in.
+
+Pods get no address: they are on no node, and the endpoint controllers would try for ever to publish one.
+"""
 from typing import Any
 
 from tests.kit.world.rules import Outcome, Rule
 
 Json = dict[str, Any]
-ADDRESSES = itertools.count(1)
 RESTARTS = 4      # of a container that keeps failing
 NO_NODE = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: 0/1 nodes are available: 1 No victims found."
 NO_VOLUME = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: not eligible."
@@ -44,7 +45,7 @@ def _started(pod: Json, rule: Rule, now: str) -> Json:
     waits = rule.outcome in (Outcome.IMAGE_PULL, Outcome.CONFIG_ERROR)
     unready = "" if healthy else f"containers with unready status: [{victim}]"
     return {
-        "phase": "Pending" if waits else "Running", "startTime": now, **_address(),
+        "phase": "Pending" if waits else "Running", "startTime": now,
         "conditions": _conditions(now, unready=unready), "containerStatuses": states,
         **_init_statuses([_initialised(container, now) for container in pod["spec"].get("initContainers") or []]),
     }
@@ -57,7 +58,7 @@ def _ended(pod: Json, rule: Rule, now: str) -> Json:
     reason = "PodFailed" if failed else "PodCompleted"
     conditions = [_condition("Initialized", True, now), _condition("PodScheduled", True, now),
                   _condition("Ready", False, now, reason), _condition("ContainersReady", False, now, reason)]
-    return {"phase": "Failed" if failed else "Succeeded", "startTime": now, **_address(), "conditions": conditions,
+    return {"phase": "Failed" if failed else "Succeeded", "startTime": now, "conditions": conditions,
             "containerStatuses": states,
             **_init_statuses([_initialised(container, now) for container in pod["spec"].get("initContainers") or []])}
 
@@ -75,7 +76,7 @@ def _held_by_init_container(pod: Json, rule: Rule, now: str) -> Json:
     conditions = [_condition("PodScheduled", True, now),
                   _condition("Initialized", False, now, "ContainersNotInitialized", f"containers with incomplete status: [{names[at]}]"),
                   _condition("Ready", False, now, "ContainersNotReady"), _condition("ContainersReady", False, now, "ContainersNotReady")]
-    return {"phase": "Pending", "startTime": now, **_address(), "conditions": conditions, "initContainerStatuses": states,
+    return {"phase": "Pending", "startTime": now, "conditions": conditions, "initContainerStatuses": states,
             "containerStatuses": [_status(container, False, waiting) for container in pod["spec"]["containers"]]}
 
 
@@ -123,13 +124,6 @@ def _status(container: Json, ready: bool, state: Json, last: Json | None = None)
 
 def _init_statuses(statuses: list[Json]) -> Json:
     return {"initContainerStatuses": statuses} if statuses else {}
-
-
-def _address() -> Json:
-    """An address of its own for every pod, as Services and EndpointSlices need it."""
-    number = next(ADDRESSES) % (1 << 16)
-    address = f"10.1.{number >> 8}.{number & 255}"
-    return {"hostIP": "192.0.2.1", "podIP": address, "podIPs": [{"ip": address}]}
 
 
 def _conditions(now: str, unready: str) -> list[Json]:
