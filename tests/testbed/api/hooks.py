@@ -8,7 +8,6 @@ import datetime
 from typing import Any
 
 from serveplane.api.admission import Context, Verdict, mutate, validate, validate_deletion
-from serveplane.api.crds import custom_resource_definitions
 from serveplane.api.llminferenceservice.conversion import converted
 from serveplane.api.policy import Policy
 from serveplane.kube.admission import AdmissionRequest, mutating, validating
@@ -52,7 +51,7 @@ class Hooks:
             return validate_deletion(request.old, self._context())
         return validate(request.object, request.old or None, self._context())
 
-    async def start(self, testbed: Testbed, api: Api, full: bool = True) -> None:
+    async def start(self, testbed: Testbed, api: Api, definitions: list[Json]) -> None:
         await self.server.start()
         testbed.expose(NAMESPACE, SERVICE, self.server.port)
         service = {
@@ -63,7 +62,6 @@ class Hooks:
         }
         await api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         await api.apply(service, NAMESPACE)
-        definitions = custom_resource_definitions(full)
         for definition in definitions:
             if "conversion" in definition["spec"]:
                 definition["spec"]["conversion"]["webhook"]["clientConfig"] = self._client("/convert")

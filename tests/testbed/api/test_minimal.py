@@ -7,11 +7,13 @@ import pytest
 from serveplane.api.mode import Mode
 from serveplane.api.policy import Policy
 from tests.kit.api import Api, Refused
+from tests.testbed.api.conftest import MINIMAL_KINDS
 from tests.testbed.api.hooks import Hooks
-from tests.unit.api.test_samples import ALL as SAMPLES
+from tests.unit.api.test_samples import ALL
 
 pytestmark = pytest.mark.testbed
 Json = dict[str, Any]
+SAMPLES = {file: obj for file, obj in ALL.items() if obj["kind"] in MINIMAL_KINDS}
 
 
 def service(container: Json) -> Json:
