@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from serveplane.clock import Clock
+from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.admission.chain import Admission
 from serveplane.embedded.apiserver.auth.authenticate import Authenticator
-from serveplane.embedded.apiserver.auth.rbac import Authorizer
+from serveplane.embedded.apiserver.auth.rbac import Attributes, Authorizer
 from serveplane.embedded.apiserver.auth.tokens import Signer
 from serveplane.embedded.apiserver.convert import Converter
 from serveplane.embedded.apiserver.crd.registrar import Registrar
@@ -15,6 +16,7 @@ from serveplane.embedded.apiserver.deleting import Deleting
 from serveplane.embedded.apiserver.kinds.kinds import Kinds
 from serveplane.embedded.apiserver.nodes import Nodes
 from serveplane.embedded.apiserver.openapi import OpenApi
+from serveplane.embedded.apiserver.request import Request
 from serveplane.embedded.apiserver.resources import Registry, Resource
 from serveplane.embedded.apiserver.watching import wait
 from serveplane.embedded.apiserver.webhooks import Webhooks
@@ -59,6 +61,15 @@ class Core:
         if source is wanted or wanted.custom is None:
             return value
         return (await wanted.custom.definition.conversion.values(self, wanted, [value]))[0]
+
+    def authorize_create(self, request: Request) -> None:
+        """A PUT that creates needs the right to create, too."""
+        target = request.target
+        asked = Attributes(request.user, "create", target.group, target.resource, "", target.namespace, target.name)
+        if not self.authorizer.allows(asked):
+            raise errors.forbidden(
+                target.resource, target.group, target.name, f'User "{request.user.name}" cannot create this resource'
+            )
 
     # --- resources
 

@@ -4,7 +4,7 @@ The arithmetic is in `objects.serverside`; here are the entries around it: names
 of plain updates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -122,14 +122,98 @@ def after_apply(
     if live and not entries:  # written before anybody kept record: all of it belongs to an unnamed update
         owners = _before_first_apply(live, writer, shape, empty or {})
     try:
-        merged, after = serverside.applied(live, bare(config), owners, writer.owner, shape, force)
+        merged, after = serverside.applied(bare(live), bare(config), owners, writer.owner, shape, force)
     except serverside.OwnershipConflict as conflict:
         raise _conflict(conflict) from None
     except fieldset.BadList as error:
         raise errors.Refusal(500, "InternalError", f"failed to create typed patch object: {error}") from None
-    if live and merged == live:  # nothing changed but who says so: the real server keeps no time for that
+    if live and merged == bare(live):  # nothing changed but who says so: the real server keeps no time for that
         writer.entry["time"] = next((entry.get("time") for entry in entries if _owner(entry) == writer.owner), None)
-    return merged, _written(entries, owners, {name: _stripped(fields) for name, fields in after.items()}, writer)
+    entries = _written(entries, owners, {name: _stripped(fields) for name, fields in after.items()}, writer)
+    return _with_server_fields(merged, live), entries
+
+
+def _with_server_fields(merged: Json, live: Json) -> Json:
+    """What nobody can own stays as it is, whatever an applier gave up around it."""
+    kept = {key: item for key, item in (live.get("metadata") or {}).items() if key in NOT_MANAGED}
+    types: Json = {key: item for key, item in live.items() if key in ("apiVersion", "kind")}
+    return {**types, **merged, "metadata": {**kept, **(merged.get("metadata") or {})}}
+
+
+def check_typed(config: Json, shape: Shape, what: str) -> None:
+    """What does not fit the schema cannot be applied at all: unknown fields, wrong types, list members of one key. The real server
+    finds that before anything else, and answers 500.
+    """
+    found = list(_untyped(config, shape, ()))
+    if found:
+        told = found[0] if len(found) == 1 else "errors:\n" + "\n".join(f"  {line}" for line in found)
+        raise errors.Refusal(500, "", f"failed to create typed patch object ({what}): {told}")
+
+
+def _untyped(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[str]:
+    if value is None or shape.container == "any":
+        return
+    if shape.container == "object":
+        yield from _untyped_object(value, shape, path)
+    elif shape.container == "list":
+        yield from _untyped_list(value, shape, path)
+    elif wrong := _wrong_scalar(value, shape):
+        yield f"{fieldset.readable(path)}: {wrong}"
+
+
+def _untyped_object(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{fieldset.readable(path)}: expected map, got &{{{value}}}"
+        return
+    for name, item in sorted(value.items()):
+        inner = (*path, f"f:{name}")
+        if not shape.knows(name) and not shape.open:
+            yield f"{fieldset.readable(inner)}: field not declared in schema"
+        else:
+            yield from _untyped(item, shape.child(name), inner)
+
+
+def _untyped_list(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[str]:
+    if not isinstance(value, list):
+        yield f"{fieldset.readable(path)}: expected list, got &{{{value}}}"
+        return
+    seen: set[str] = set()
+    for index, member in enumerate(value):
+        key = f"i:{index}"
+        if shape.list_kind != "atomic":
+            try:
+                key = fieldset.member_key(shape, member)
+            except fieldset.BadList as error:
+                yield f"{fieldset.readable(path)}: element {index}: {error}"
+                continue
+            if key in seen:
+                yield f"{fieldset.readable(path)}: duplicate entries for key {fieldset.readable((key,))}"
+            seen.add(key)
+        yield from _untyped(member, shape.items, (*path, key))
+
+
+def _wrong_scalar(value: Any, shape: Shape) -> str:
+    if shape.format == "int-or-string" or shape.format == "quantity":
+        return ""
+    if shape.scalar in ("integer", "number") and (not isinstance(value, int | float) or isinstance(value, bool)):
+        return f"expected numeric (int or float), got {_go_kind(value)}"
+    if shape.scalar == "string" and not isinstance(value, str):
+        return f"expected string, got &value.valueUnstructured{{Value:{value}}}"
+    if shape.scalar == "boolean" and not isinstance(value, bool):
+        return f"expected boolean, got &value.valueUnstructured{{Value:{value}}}"
+    return ""
+
+
+def _go_kind(value: Any) -> str:
+    return (
+        "string"
+        if isinstance(value, str)
+        else "boolean"
+        if isinstance(value, bool)
+        else "list"
+        if isinstance(value, list)
+        else "map"
+    )
 
 
 def _before_first_apply(live: Json, writer: Writer, shape: Shape, empty: Json) -> dict[str, Fields]:
@@ -192,13 +276,13 @@ def _capped(entries: list[Json]) -> list[Json]:
 
 
 def _conflict(conflict: serverside.OwnershipConflict) -> errors.Refusal:
-    told = [(_told(owner), path) for owner, found in conflict.conflicts.items() for path in found]
+    told = [(_told(owner), path) for owner, found in conflict.conflicts.items() for path in sorted(found)]
     causes = [errors.Cause("FieldManagerConflict", f"conflict with {owner}", path) for owner, path in told]
     if len(told) == 1:
         return errors.apply_conflict(f"Apply failed with 1 conflict: conflict with {told[0][0]}: {told[0][1]}", causes)
     lines = []
     for owner, found in sorted(conflict.conflicts.items(), key=lambda pair: _sorted_name(pair[0])):
-        lines += [f"conflicts with {_told(owner)}:", *(f"- {path}" for path in found)]
+        lines += [f"conflicts with {_told(owner)}:", *(f"- {path}" for path in sorted(found))]
     return errors.apply_conflict(f"Apply failed with {len(told)} conflicts: " + "\n".join(lines), causes)
 
 

@@ -163,6 +163,9 @@ def _configuration(core: "Core", request: Request, resource: Resource) -> Json:
         raise errors.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({request.target.name})"
         )
+    version = resource.api_version if resource.group else f"/{resource.version}"
+    what = f"{metadata.get('namespace', '')}/{metadata['name']}; {version}, Kind={resource.kind}"
+    managed.check_typed(config, resource.shape, what)
     problems: list[str] = []
     copy = msgspec.json.decode(msgspec.json.encode(config))
     understood(core, request, resource, copy, problems)

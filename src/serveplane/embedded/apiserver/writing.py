@@ -21,6 +21,23 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 ATTEMPTS = 5
+CREATED_BY_UPDATE = frozenset(
+    {
+        "services", "endpoints", "events", "limitranges", "leases.coordination.k8s.io", "runtimeclasses.node.k8s.io",
+        "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io",
+        "clusterroles.rbac.authorization.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io",
+    }
+)  # fmt: skip
+"""Kinds that a PUT creates where there is none."""
+GUARDED = frozenset(
+    {
+        "customresourcedefinitions.apiextensions.k8s.io", "poddisruptionbudgets.policy", "leases.coordination.k8s.io", "runtimeclasses.node.k8s.io",
+        "csidrivers.storage.k8s.io", "csistoragecapacities.storage.k8s.io", "volumeattachments.storage.k8s.io", "csinodes.storage.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+    }
+)  # fmt: skip
+"""Kinds of Kubernetes' own that a PUT may only change by saying which version it has seen; so is every custom resource."""
 NAME_LENGTH = 63
 
 
@@ -135,11 +152,30 @@ async def update(core: "Core", request: Request, resource: Resource, subresource
         )
     _same_namespace(request, resource, value)
 
+    if (
+        resource.bucket in CREATED_BY_UPDATE
+        and not subresource
+        and core.store.get(resource.bucket, _key(request, resource)) is None
+    ):
+        core.authorize_create(request)
+        return Answer(201, await shown(core, request, resource, await create_value(core, request, resource, value)))
+
+    if not value["metadata"].get("resourceVersion") and (resource.custom or resource.bucket in GUARDED):
+        cause = errors.Cause(
+            "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
+        )
+        found(core, resource, request.target.namespace, name)
+        raise errors.invalid(resource.plural, resource.group, name, [cause])
+
     async def replace(live: Json) -> Json:
         return value
 
     data = await change(core, request, resource, replace, subresource)
     return Answer(200, await shown(core, request, resource, data))
+
+
+def _key(request: Request, resource: Resource) -> Key:
+    return Key(request.target.namespace if resource.namespaced else "", request.target.name)
 
 
 def _same_namespace(request: Request, resource: Resource, value: Json) -> None:

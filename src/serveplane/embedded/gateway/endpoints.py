@@ -9,6 +9,7 @@ from serveplane.embedded.gateway.rules import ServiceName
 from serveplane.objects import Json
 
 SERVICE_NAME = "kubernetes.io/service-name"
+_UNKNOWN = "\0"   # not a name: the port has not been looked for yet
 
 
 class Endpoint(NamedTuple):
@@ -22,6 +23,7 @@ class Endpoints:
     def __init__(self, services: Mapping[ServiceName, Json], slices: Iterable[Json]) -> None:
         self.services = services
         self._by_port: dict[tuple[ServiceName, str], list[Endpoint]] = {}
+        self._names: dict[tuple[ServiceName, int | str], str | None] = {}
         self._turn: dict[tuple[ServiceName, str], int] = {}
         for one in slices:
             self._add(one)
@@ -50,13 +52,17 @@ class Endpoints:
 
     def candidates(self, service: ServiceName, port: int | str) -> list[Endpoint]:
         """All ready endpoints, beginning with the one whose turn it is."""
-        name = self.port_name(service, port)
-        if name is None:
+        known = self._names.get((service, port), _UNKNOWN)
+        if known is _UNKNOWN:
+            known = self._names[service, port] = self.port_name(service, port)
+        if known is None:
             return []
-        key = (service, name)
+        key = (service, known)
         found = self._by_port.get(key)
         if not found:
             return []
+        if len(found) == 1:
+            return found
         turn = self._turn.get(key, -1) + 1
         self._turn[key] = turn
         start = turn % len(found)

@@ -1,4 +1,5 @@
 """Services by their names in the cluster's DNS, read from a Host header. Pure."""
+from functools import lru_cache
 from typing import NamedTuple
 
 from serveplane.embedded.gateway.rules import ServiceName
@@ -9,6 +10,7 @@ class Named(NamedTuple):
     port: int
 
 
+@lru_cache(maxsize=4096)
 def split_host(host: str, default_port: int = 80) -> tuple[str, int]:
     """
     >>> split_host("Iris.default:8080"), split_host("[::1]:80"), split_host("iris")

@@ -3,6 +3,7 @@
 Nothing here touches the API: the routing table and the endpoints are values that are replaced as the cluster changes.
 """
 from collections.abc import Sequence
+from functools import lru_cache
 
 from serveplane.clock import Clock
 from serveplane.embedded.gateway.endpoints import Endpoint, Endpoints
@@ -90,7 +91,8 @@ class Gateway:
         if backend is None or backend.problem:
             return Response.text(f"{rule.source}: {backend.problem if backend else 'no backend'}\n", 500)
         filters = (*rule.filters, *backend.filters)
-        target, new_host = _rewritten(filters, rule, path, request.query)
+        target, new_host = _rewritten(filters, rule, path, request.query) if filters else (
+            _target(path, request.query), None)
         timeout = rule.backend_timeout or rule.timeout
         return await self._send(request, backend.service, backend.port, target, new_host or (host or None), filters,
                                 timeout)
@@ -112,17 +114,19 @@ class Gateway:
         endpoints = self.endpoints.candidates(service, port)
         if not endpoints:
             return Response.text(NO_ENDPOINTS.format(*service), 503, [("Retry-After", "1")])
-        _change_request(request, filters)
+        if filters:
+            _change_request(request, filters)
         timeouts = Timeouts(connect=2.0, read=None, total=timeout) if timeout else None
-        answer = Response.text(NO_ENDPOINTS.format(*service), 503)
         for endpoint in endpoints:
             answer = await self._proxy.forward(request, _origin(endpoint), target=target, host=host, timeouts=timeouts)
             if answer.status != 503 or not _may_repeat(request, answer):
                 break
-        _change_answer(answer, filters)
+        if filters:
+            _change_answer(answer, filters)
         return answer
 
 
+@lru_cache(maxsize=4096)
 def _origin(endpoint: Endpoint) -> Origin:
     return Origin("http", endpoint.host, endpoint.port)
 

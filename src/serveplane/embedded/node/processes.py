@@ -15,6 +15,7 @@ from pathlib import Path
 
 DRAIN = 1.0           # how long a log may stay open after its process ended, if a grandchild holds it
 PR_SET_PDEATHSIG = 1
+VMSTAT = Path("/proc/vmstat")
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 Output = Callable[[str, bytes], None]   # stream name ("stdout", "stderr") and a piece of what was written
@@ -96,7 +97,7 @@ async def start(words: Sequence[str], environment: Mapping[str, str], folder: Pa
 def oom_kills() -> int:
     """How often the kernel has killed for lack of memory; Linux counts it, elsewhere nothing is known."""
     try:
-        lines = Path("/proc/vmstat").read_text().splitlines()
+        lines = VMSTAT.read_text().splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

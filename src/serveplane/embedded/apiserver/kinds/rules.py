@@ -161,7 +161,8 @@ def _service(value: Json, path: str) -> Iterator[Cause]:
             yield missing(f"{here}.name")
         pair = (one.get("protocol"), one.get("port"))
         if pair in seen:
-            yield Cause("FieldValueDuplicate", f'Duplicate value: {{"protocol":"{pair[0]}","port":{pair[1]}}}', here)
+            shown = f'"Protocol":"{pair[0]}","AppProtocol":null,"Port":{pair[1]},"TargetPort":0,"NodePort":0'
+            yield Cause("FieldValueDuplicate", f'Duplicate value: {{"Name":"",{shown}}}', here)
         seen.add(pair)
     yield from unique("ports", "name")({"ports": [one for one in ports if one.get("name")]}, path)
     if value.get("type") == "ExternalName" and not value.get("externalName"):
