@@ -110,23 +110,19 @@ class Api:
 class Embedded:
     """The embedded server as a process; `kill` is the hard way."""
 
+    _options: tuple[str, ...] = ()
+
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self._options = options
         self.start()
 
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "serveplane.embedded.apiserver"]
+
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "serveplane.embedded.apiserver",
-            "--data",
-            str(self.folder),
-            "--admin-token",
-            ADMIN_TOKEN,
-            *self._options,
-        ]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        options = ["--data", str(self.folder), "--admin-token", ADMIN_TOKEN, *self._options]
+        self.process = subprocess.Popen([*self.command(), *options], stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:

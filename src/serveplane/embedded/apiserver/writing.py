@@ -31,7 +31,8 @@ CREATED_BY_UPDATE = frozenset(
 """Kinds that a PUT creates where there is none."""
 GUARDED = frozenset(
     {
-        "customresourcedefinitions.apiextensions.k8s.io", "poddisruptionbudgets.policy", "leases.coordination.k8s.io", "runtimeclasses.node.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io", "poddisruptionbudgets.policy", "leases.coordination.k8s.io",
+        "runtimeclasses.node.k8s.io",
         "csidrivers.storage.k8s.io", "csistoragecapacities.storage.k8s.io", "volumeattachments.storage.k8s.io", "csinodes.storage.k8s.io",
         "mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
         "validatingadmissionpolicies.admissionregistration.k8s.io", "validatingadmissionpolicybindings.admissionregistration.k8s.io",
