@@ -297,9 +297,10 @@ class ApplyEngine:
             informer = self._informers.covering(kind, key_of(owner).namespace)
             if informer is None or not informer.is_synced:
                 continue  # what cannot be seen is not deleted
-            for live in informer.by_index("owner", uid_of(owner)):
-                ref = ObjectRef(kind, *key_of(live))
-                if ref not in wanted and self._is_prunable(live, owner):
+            for key in informer.keys_by_index("owner", uid_of(owner)):
+                ref = ObjectRef(kind, *key)
+                live = informer.get(*key) if ref not in wanted else None
+                if live is not None and self._is_prunable(live, owner):
                     await self._delete(ref, live)
                     self._settled.drop(ref_of(owner), ref)
                     done.did[ref] = Did.DELETED

@@ -45,6 +45,10 @@ class Informer:
         """Objects an index finds, by key; `owner` (an owner's uid) is always there."""
         return self.store.by_index(index, value)
 
+    def keys_by_index(self, index: str, value: str) -> list[Key]:
+        """The keys alone, where that is all one needs."""
+        return self.store.index_keys(index, value)
+
     def list(self, namespace: str = "") -> list[Json]:
         return [item.object for item in self.store.items(namespace)]
 

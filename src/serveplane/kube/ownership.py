@@ -90,7 +90,9 @@ def without_status(fields: Fields) -> Fields:
 
 
 def same_fields(one: Fields | None, other: Fields) -> bool:
-    return one is not None and not difference(one, other) and not difference(other, one)
+    if one is None:
+        return False
+    return one == other or (not difference(one, other) and not difference(other, one))
 
 
 def owns(fields: Fields | None, *path: str) -> bool:
