@@ -1,8 +1,13 @@
 """A service through its life: changed, stopped, meddled with, switched over, deleted."""
+import asyncio
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+from tests.kit.installation import Installation
+from tests.kit.testbed import Testbed
 from tests.testbed.isvc.conftest import Cluster, iris
 
 pytestmark = pytest.mark.testbed
@@ -103,6 +108,34 @@ async def test_canaries_come_get_their_share_and_go(cluster: Cluster) -> None:
     async def is_alone() -> bool:
         return await weights() == {"iris-predictor": 1} and not any("next" in child for child in await cluster.children())
     assert await cluster.until(is_alone, "the canary is gone")
+
+
+async def test_looking_again_costs_nothing(cluster: Cluster, world: Testbed, manager: Installation) -> None:
+    """Every edit of a runtime makes its services be looked at; where nothing follows from it, nothing is asked or written."""
+    await cluster.api.create(iris(), cluster.namespace)
+    ready = await cluster.ready()
+    await asyncio.sleep(3)       # what trails behind belongs to the start
+    assert world.audit is not None
+    mark, account = world.audit.mark(), manager.managers[-1].account
+    runtime = {"apiVersion": "serving.kserve.io/v1alpha1", "kind": "ClusterServingRuntime", "metadata": {"name": "kserve-sklearnserver"}}
+    for number in range(20):
+        await cluster.api.patch(runtime, {"metadata": {"annotations": {"acme.test/looked-at": str(number)}}})
+    await asyncio.sleep(2)
+    asked = [request for request in world.audit.requests(mark, user=account, namespace=cluster.namespace) if request.verb != "watch"]
+    assert [(request.verb, request.resource) for request in asked] == []
+    assert (await cluster.service())["metadata"]["resourceVersion"] == ready["metadata"]["resourceVersion"]
+
+
+async def test_explain_a_service_of_the_cluster(cluster: Cluster, world: Testbed) -> None:
+    service = iris()
+    service["spec"]["predictor"]["model"]["modelFormat"] = {"name": "sklearn", "version": "99"}
+    await cluster.api.create(service, cluster.namespace)
+    await cluster.until(lambda: cluster.told("Ready"), "the manager has seen it")
+    words = ["explain", "isvc/iris", "-n", cluster.namespace, "--kubeconfig", str(world.kubeconfig)]
+    command = [sys.executable, "-m", "serveplane.cli.main", *words]
+    answer = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    assert "kserve-sklearnserver" in answer.stdout
+    assert "serves sklearn version 1, not 99" in answer.stdout
 
 
 async def test_deletion_takes_everything_along(cluster: Cluster) -> None:
