@@ -54,6 +54,38 @@ def judged(request: AdmissionRequest) -> Verdict:
     return Verdict(tuple(errors), ("brown is out of fashion",) if spec.get("colour") == "brown" else ())
 
 
+def converted(obj: Json, version: str) -> Json:
+    """v1 says `colour`, v2 says `color`."""
+    old, new = ("colour", "color") if version.endswith("/v2") else ("color", "colour")
+    spec = {new if name == old else name: value for name, value in (obj.get("spec") or {}).items()}
+    return {**obj, "apiVersion": version, "spec": spec}
+
+
+def gadgets(namespace: str) -> Json:
+    """A kind in two versions, converted by our webhook; the caBundle is left to the manager."""
+    group = f"{namespace}.example"
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    client_config = {"service": {"name": "hooks", "namespace": namespace, "path": "/convert"}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"gadgets.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "gadgets", "kind": "Gadget"},
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client_config},
+            },
+            "versions": [
+                {"name": "v1", "served": True, "storage": False, "schema": schema},
+                {"name": "v2", "served": True, "storage": True, "schema": schema},
+            ],
+        },
+    }
+
+
 def configuration(kind: Kind, name: str, namespace: str, path: str) -> Json:
     return {
         "apiVersion": kind.api_version,
@@ -83,7 +115,7 @@ def configuration(kind: Kind, name: str, namespace: str, path: str) -> Json:
 
 @asynccontextmanager
 async def hooks(
-    testbed: Testbed, namespace: str, name: str, **options: Any
+    testbed: Testbed, namespace: str, name: str, crds: tuple[str, ...] = (), **options: Any
 ) -> AsyncIterator[tuple[Manager, WebhookServer]]:
     """One replica that serves the Widget webhooks, trusted by the API server."""
     transport = HttpTransport(load_config(str(testbed.kubeconfig)))
@@ -91,8 +123,11 @@ async def hooks(
     server = WebhookServer("127.0.0.1", 0, registry=manager.registry)
     server.admit("/mutate", mutating(defaulted))
     server.admit("/validate", validating(judged))
+    server.convert("/convert", converted)
     certificates = CertificateOptions("hooks-cert", namespace, [f"hooks.{namespace}.svc"], **options)
-    serve_webhooks(manager, server, certificates, Targets("hooks", namespace, mutating=[name], validating=[name]))
+    serve_webhooks(
+        manager, server, certificates, Targets("hooks", namespace, mutating=[name], validating=[name], crds=crds)
+    )
     task = asyncio.create_task(manager.run())
     try:
         await eventually(lambda: server.is_serving or task.done())
@@ -164,6 +199,35 @@ async def test_a_reset_ca_bundle_is_put_back(widgets: Testbed, client: Client, n
             return True
 
         await eventually(works, 5)
+
+
+async def test_versions_are_converted(widgets: Testbed, client: Client, namespace: str, name: str) -> None:
+    crd = gadgets(namespace)
+    await client.create(crd)
+    one, two = (Kind(f"{namespace}.example/{version}", "Gadget") for version in ("v1", "v2"))
+    try:
+        async with hooks(widgets, namespace, name, crds=(crd["metadata"]["name"],)):
+            await eventually(lambda: client.discovery.served(one))
+            made = {
+                "apiVersion": one.api_version,
+                "kind": "Gadget",
+                "metadata": {"name": "a", "namespace": namespace},
+                "spec": {"colour": "red"},
+            }
+
+            async def works() -> bool:
+                try:
+                    await client.apply(made, "tests")
+                except ApiError:  # the server learns of a new caBundle a moment later
+                    return False
+                return True
+
+            await eventually(works)
+            assert (await client.get(two, "a", namespace))["spec"] == {"color": "red"}
+            assert (await client.list(one, namespace))[0]["spec"] == {"colour": "red"}
+            await client.delete(two, "a", namespace)
+    finally:
+        await client.delete(Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), crd["metadata"]["name"])
 
 
 @pytest.mark.stress
