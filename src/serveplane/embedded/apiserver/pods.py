@@ -182,6 +182,17 @@ def _container(pod: Json, asked: str) -> str:
     )
 
 
+async def streaming(core: "Core", request: Request, resource: Resource) -> Answer:
+    """exec, attach, portforward and proxy: said plainly rather than answered with something else."""
+    found(core, resource, request.target.namespace, request.target.name)
+    what = f"{resource.plural}/{request.target.subresource}"
+    raise errors.Refusal(
+        501,
+        "NotImplemented",
+        f"{what} is not offered by the embedded API server; talk to the pod's own address instead",
+    )
+
+
 def node_address(core: "Core", name: str) -> tuple[str, int]:
     record = core.store.get("nodes", Key("", name))
     if record is None:

@@ -20,6 +20,9 @@ SPECIAL: dict[tuple[str, str], Handler] = {
     ("pods", "eviction"): pods.eviction,
     ("pods", "log"): pods.log,
     ("serviceaccounts", "token"): accounts.token,
+    **{("pods", name): pods.streaming for name in ("exec", "attach", "portforward", "proxy")},
+    ("services", "proxy"): pods.streaming,
+    ("nodes", "proxy"): pods.streaming,
 }
 """Subresources with a handler of their own, by (bucket, subresource); an empty bucket stands for all."""
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
