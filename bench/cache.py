@@ -2,8 +2,8 @@
 
 usage: python -m bench.cache [FOREIGN] [OWN]
 
-The server is in the same process and makes its pages on the fly, so that all memory that grows is the cache's. Printed are the
-process's resident memory before and after, and the memory per object.
+The server is in the same process and makes its pages on the fly, so that all memory that grows is the cache's. Printed
+are the process's resident memory before and after, and the memory per object.
 """
 
 import asyncio

@@ -4,8 +4,9 @@ usage: python -m bench.client [COUNT] [--peers FOLDER]
 
     pip install --target FOLDER lightkube kubernetes_asyncio      (they are no dependencies of ours, so they live apart)
 
-Every client applies COUNT (default 1000) Deployments of about 2 KB, 16 at a time, against the real API server of testbed/, each
-in a process of its own on a fresh namespace. CPU is the client process's own, user and system, imports and warm-up aside.
+Every client applies COUNT (default 1000) Deployments of about 2 KB, 16 at a time, against the real API server of
+testbed/, each in a process of its own on a fresh namespace. CPU is the client process's own, user and system, imports
+and warm-up aside.
 """
 
 import argparse
