@@ -82,7 +82,13 @@ async def _cluster(args: argparse.Namespace, folder: Folder) -> int:
         except (TimeoutError, RuntimeError, OSError, KubeError) as problem:
             raise ClusterError(f"{problem} (details in {folder.log})") from problem
         _tell_ready(progress, folder)
-        await cluster.failed()
+        try:
+            await cluster.failed()
+        except ClusterError:
+            raise
+        except Exception as problem:   # a bug in a part that must run: its traceback is for the log
+            logging.getLogger(__name__).exception("a part of the cluster has failed")
+            raise ClusterError(f"a part of the cluster has failed: {problem!r} (details in {folder.log})") from problem
     return 0
 
 

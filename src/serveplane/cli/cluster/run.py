@@ -148,12 +148,11 @@ class UpCluster:
     async def _install(self, client: Client) -> None:
         shipped = objects.installation()
         first = [obj for obj in shipped if obj["kind"] == "Namespace"]
-        await apply_all(client, first, self._clock)
         own = [*objects.classes(), objects.gateway(self.state.gateway_port)]
         if await client.find(Kind("v1", "ConfigMap"), objects.SETTINGS, objects.NAMESPACE) is None:
-            own.append(objects.settings())
+            own.append(objects.settings())   # before the manager starts, which would make its own; a user's edit stays
+        await apply_all(client, [*first, *own], self._clock)
         await apply_all(client, [obj for obj in shipped if obj["kind"] != "Namespace"], self._clock)
-        await apply_all(client, own, self._clock)
         self._progress.step(f"{len(shipped)} objects of the installation applied", "applied")
         deployments = [obj for obj in shipped if obj["kind"] == "Deployment"]
         await available(client, deployments, self._clock)

@@ -21,6 +21,7 @@ from serveplane.embedded.node.leftovers import end_leftovers
 from serveplane.embedded.node.plainpath import forget_link, plain_path
 from serveplane.embedded.node.references import ReferenceWatch
 from serveplane.embedded.node.server import NodeServer
+from serveplane.embedded.node.tidying import remove_forgotten
 from serveplane.http import TlsConfig, serve
 from serveplane.kube.client import Client, PatchType
 from serveplane.kube.errors import AlreadyExists, KubeError, NotFound
@@ -75,6 +76,7 @@ class Node:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._recorder.run(), name="events")
                 await self.register()
+                await remove_forgotten(self.context)
                 group.create_task(self._beat(), name="heartbeat")
                 group.create_task(self.agent.run(), name="pods")
                 ready()
