@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import NamedTuple
 
-from serveplane.api import keys, servingruntimes, trainedmodel
+from serveplane.api import keys, servingruntimes, storagecontainer, trainedmodel
 from serveplane.api.crds import DEFINITIONS, Version, version_schema
 from serveplane.api.inferencegraph import validation as graph_validation
 from serveplane.api.inferenceservice import defaults as service_defaults
@@ -26,7 +26,7 @@ from serveplane.api.policy import Policy
 from serveplane.api.problem import FieldError, FieldPath
 from serveplane.api.storagecontainer import ClusterStorageContainer
 from serveplane.api.storing import pruned, with_defaults
-from serveplane.api.structure import MISSING, structure_problems, unknown_fields
+from serveplane.api.structure import MISSING, is_too_deep, structure_problems, unknown_fields
 from serveplane.objects import Json
 
 Lookup = Callable[[str, str], Iterable[Json]]
@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
 def mutate(obj: Json, context: Context = UNAWARE) -> Json:
     """The object with its defaults; one that its schema refuses comes back unchanged, since validation will answer."""
     step = MUTATIONS.get(str(obj.get("kind")))
-    if step is None or _version_and_kind(obj) not in SCHEMAS or not _is_object(obj):
+    if step is None or _version_and_kind(obj) not in SCHEMAS or is_too_deep(obj) or not _is_object(obj):
         return obj
     return step(obj, context)
 
@@ -78,6 +78,8 @@ def _is_object(obj: Json) -> bool:
 
 def stored(obj: Json, context: Context = UNAWARE) -> Json:
     """The object as an API server would store it: unknown fields pruned, our defaults and the schema's filled in."""
+    if is_too_deep(obj):
+        return obj
     schema = _schema(obj)
     result: Json = with_defaults(mutate(pruned(obj, schema), context), schema)
     return result
@@ -87,6 +89,8 @@ def validate(obj: Json, old: Json | None = None, context: Context = UNAWARE) -> 
     """Whether the object may be stored, with every reason against it and everything worth a warning."""
     if _version_and_kind(obj) not in SCHEMAS:
         return Verdict()
+    if is_too_deep(obj):
+        return Verdict((FieldError(FieldPath("spec"), "is nested too deeply"),))
     if errors := _structure(obj):
         return Verdict(tuple(errors))
     check = VALIDATIONS.get(str(obj["kind"]))
@@ -179,6 +183,10 @@ def _validate_runtime(obj: Json, old: Json | None, context: Context) -> Verdict:
     return Verdict(tuple(errors), tuple(servingruntimes.warnings(obj)))
 
 
+def _validate_storage_container(obj: Json, _old: Json | None, _context: Context) -> Verdict:
+    return Verdict(tuple(storagecontainer.problems(obj)))
+
+
 def _validate_trained_model(obj: Json, old: Json | None, _context: Context) -> Verdict:
     return Verdict(tuple(trainedmodel.problems(obj, old)))
 
@@ -196,7 +204,7 @@ def _validate_cache(obj: Json, old: Json | None, context: Context) -> Verdict:
 
 def validate_deletion(obj: Json, context: Context = UNAWARE) -> Verdict:
     """Whether the stored object may be deleted; only cached models in use and presets are ever held back."""
-    if _version_and_kind(obj) not in SCHEMAS or not isinstance(obj.get("metadata"), dict):
+    if _version_and_kind(obj) not in SCHEMAS or is_too_deep(obj) or not isinstance(obj.get("metadata"), dict):
         return Verdict()
     if obj.get("kind") == "LLMInferenceServiceConfig":
         return _preset_deletion(obj, context)
@@ -251,6 +259,7 @@ VALIDATIONS: dict[str, Callable[[Json, Json | None, Context], Verdict]] = {
     "InferenceService": _validate_service,
     "ServingRuntime": _validate_runtime,
     "ClusterServingRuntime": _validate_runtime,
+    "ClusterStorageContainer": _validate_storage_container,
     "TrainedModel": _validate_trained_model,
     "InferenceGraph": _validate_graph,
     "LocalModelCache": _validate_cache,

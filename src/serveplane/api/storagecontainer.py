@@ -1,9 +1,10 @@
 """ClusterStorageContainer v1alpha1: a container that downloads models from URIs of some shape."""
 
-import re
 from typing import Annotated
 
-from serveplane.api.model import Model, Named, Part, rules
+from serveplane.api.expressions import matches, tame
+from serveplane.api.model import Model, Named, Part, read, rules
+from serveplane.api.problem import SPEC, FieldError
 from serveplane.objects import Json
 
 INIT_CONTAINER = "initContainer"
@@ -20,10 +21,7 @@ class UriFormat(Model):
         """
         if self.prefix:
             return uri.startswith(self.prefix)
-        try:
-            return bool(self.regex and re.search(self.regex, uri))
-        except re.error:
-            return False
+        return bool(self.regex and matches(self.regex, uri))
 
 
 class StorageContainerSpec(Model):
@@ -39,3 +37,15 @@ class ClusterStorageContainer(Named):
 
     def supports(self, uri: str) -> bool:
         return any(form.matches(uri) for form in self.spec.supported_uri_formats)
+
+
+def problems(obj: Json) -> list[FieldError]:
+    formats = read(ClusterStorageContainer, obj).spec.supported_uri_formats
+    return [
+        FieldError(
+            SPEC / "supportedUriFormats" / index / "regex",
+            "is no expression that can be searched: broken, or with repeats inside repeats",
+        )
+        for index, form in enumerate(formats)
+        if form.regex and not form.prefix and tame(form.regex) is None
+    ]

@@ -25,6 +25,18 @@ DEEPEST = 64
 LIMITS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
+def is_too_deep(value: Any, deepest: int = 2 * DEEPEST) -> bool:
+    """Whether lists and objects stand in each other so deeply that no honest object needs it. Takes no stack of its
+    own.
+    """
+    level, depth = [value], 0
+    while level and depth <= deepest:
+        parts = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+        depth += 1
+    return bool(level)
+
+
 def structure_problems(value: Any, schema: Json) -> list[FieldError]:
     """Every place where the value is not what the schema says; null counts as absent."""
     return [FieldError(_path(steps), message) for steps, message in _walk(value, schema, ())]

@@ -79,6 +79,8 @@ FRAMEWORKS = (
     "paddle",
 )
 TELLING = {
+    "variantCost": ("7.5", "8.5"),
+    **dict.fromkeys(("absoluteTimeout", "idleTimeout", "request", "backendRequest", "backoff"), ("5s", "6s")),
     "serviceUrl": ("http://sample/", "http://other/"),
     "prefix": ("sample://", "other://"),
     "regex": ("sample://.+", "other"),
@@ -151,7 +153,7 @@ def _same_place(obj: Json, path: Path) -> Any:
 def _set(node: Any, path: Path, leaf: Json, flipped: bool, required: bool) -> None:
     last = path[-1]
     if last == ITEM:
-        node.append(sample(leaf))
+        node.append("http://sample" if "allowOrigins" in path else sample(leaf))
         return
     key = _key(last, path)
     before = node.get(key)

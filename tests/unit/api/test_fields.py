@@ -29,6 +29,8 @@ from tests.unit.api.fields import (
 )
 
 Json = dict[str, Any]
+MOSTLY = 0.7
+"""The share of a part that decides its row."""
 PAGE = Path(__file__).resolve().parents[3] / "docs/fields.md"
 MODEL: Json = {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://a/b"}
 BARE: Json = {"modelFormat": {"name": "sklearn"}}
@@ -113,6 +115,8 @@ def service_bases(path: tuple[str, ...]) -> list[Json]:
     return bases
 
 
+SCALED: Json = {"minReplicas": 8, "maxReplicas": 9}
+KEDA: Json = {"triggers": [{"type": "cpu", "metadata": {}}]}
 RUNTIME: Json = {
     "supportedModelFormats": [{"name": "acme", "autoSelect": True}],
     "containers": [{"name": "kserve-container", "image": "a"}],
@@ -122,6 +126,16 @@ CONTAINER: Json = {
     "container": {"name": "storage-initializer", "image": "a"},
     "supportedUriFormats": [{"prefix": "hub://"}],
 }
+LLM: list[Json] = [
+    {},
+    {"worker": {}, "parallelism": {"pipeline": 2}, "prefill": {"worker": {}, "parallelism": {"pipeline": 2}}},
+    {"parallelism": {"data": 7, "dataLocal": 7}, "prefill": {"parallelism": {"data": 7, "dataLocal": 7}}},
+    {"scaling": SCALED | {"keda": KEDA}, "prefill": {"scaling": SCALED | {"keda": KEDA}}},
+    {"scaling": SCALED | {"wva": {"keda": {}}}, "prefill": {"scaling": SCALED | {"wva": {"keda": {}}}}},
+    {"scaling": SCALED | {"wva": {"hpa": {}}}, "prefill": {"scaling": SCALED | {"wva": {"hpa": {}}}}},
+    {"model": {"uri": "hf://a/b", "lora": {"adapters": [{"name": "legal", "uri": "hf://c"}]}}},
+    {"router": {"route": {"group": "g", "weight": 1}, "scheduler": {"config": {"ref": {"name": "a", "key": "b"}}}}},
+]
 SPECS: dict[str, list[Json]] = {
     "ServingRuntime": [RUNTIME, RUNTIME | {"workerSpec": {"containers": [{"name": "worker-container", "image": "b"}]}}],
     "ClusterStorageContainer": [
@@ -136,7 +150,7 @@ SPECS: dict[str, list[Json]] = {
     ],
     "LocalModelCache": [CACHE],
     "LocalModelNamespaceCache": [CACHE],
-    "LLMInferenceService": [{"model": {"uri": "hf://a/b"}}],
+    "LLMInferenceService": [{"model": {"uri": "hf://a/b"}} | spec for spec in LLM],
 }
 CLUSTER = (
     "ClusterServingRuntime",
@@ -175,18 +189,22 @@ def judged(version: str, kind: str, path: tuple[str, ...]) -> str:
     return next(word for word in (WARNED, IGNORED, FIXED, REFUSED) if word in found)
 
 
-def condensed(outcomes: dict[tuple[str, ...], str], at: tuple[str, ...] = ()) -> list[tuple[str, int, str]]:
-    """Rows of the page: a part all of whose leaves fare alike is one row."""
-    words = set(outcomes.values())
-    if len(words) == 1 and at[1:]:
-        return [(readable(at), len(outcomes), words.pop())]
-    if () in outcomes:
-        return [(readable(at), 1, outcomes[()])]
-    steps = dict.fromkeys(path[0] for path in outcomes)
+def condensed(
+    outcomes: dict[tuple[str, ...], str], at: tuple[str, ...] = (), around: str = ""
+) -> list[tuple[str, int, str]]:
+    """Rows of the page: a part has one row with what becomes of most of it, and further rows for what fares
+    otherwise.
+    """
+    counts = Counter(outcomes.values())
+    word, most = counts.most_common(1)[0]
     rows = []
-    for step in steps:
-        inside = {path[1:]: word for path, word in outcomes.items() if path[0] == step}
-        rows += condensed(inside, (*at, step))
+    if () in outcomes or (len(at) > 1 and most >= MOSTLY * len(outcomes)):
+        rows = [(readable(at), len(outcomes), word)] if word != around else []
+        around = word
+    if set(counts) != {around}:
+        for step in dict.fromkeys(path[0] for path in outcomes):
+            inside = {path[1:]: told for path, told in outcomes.items() if path[0] == step}
+            rows += condensed(inside, (*at, step), around)
     return rows
 
 
@@ -197,7 +215,8 @@ def page() -> str:
         "*applied*: it changes a child object. *refused*: no object with it is accepted. *warned*: it is accepted and has no effect,",
         "which the API says when the object is applied. *fixed*: defaults always write the one value it can have.",
         "*pending*: the controller of the kind does not act on it yet. Knative mode is not looked at here.",
-        "`part (n)` stands for n fields. Written by `tests/unit/api/test_fields.py --accept`.",
+        "`part (n)` stands for its n fields, but for those that have a row of their own below it.",
+        "Written by `tests/unit/api/test_fields.py --accept`.",
     ]
     for version, kind in sorted(SCHEMAS, key=lambda pair: (pair[1], pair[0])):
         outcomes = {path: judged(version, kind, path) for path in all_leaves(version, kind)}

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from serveplane.api.admission import Context, mutate, stored, validate, validate_deletion
+from serveplane.api.expressions import matches
 from serveplane.api.mode import Mode
 from serveplane.api.policy import Policy
 from tests.counts import COUNTS, SEED
@@ -72,3 +73,36 @@ def test_odd_objects(obj: Json) -> None:
     mutate(obj)
     validate(obj)
     validate(obj, {"metadata": {}})
+
+
+def nested(depth: int) -> Json:
+    value: Json = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [100, 500, 3000, 9000])
+def test_deeply_nested_objects_are_answered(depth: int) -> None:
+    deep = nested(depth)
+    model = {"uri": "hf://a", "lora": {"adapters": [{"name": "x", "uri": "y", "lora": deep}]}}
+    for version in ("v1alpha1", "v1alpha2"):
+        obj = {
+            "apiVersion": f"serving.kserve.io/{version}",
+            "kind": "LLMInferenceService",
+            "metadata": {"name": "a"},
+            "spec": {"model": model},
+        }
+        assert validate(stored(mutate(obj))).errors or depth < 200
+    service = {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {"name": "a"},
+        "spec": {"predictor": {"affinity": deep}},
+    }
+    assert validate(stored(mutate(service))).errors
+
+
+@pytest.mark.parametrize("expression", ["(a+)+$", "(a|aa)*b", "((a*)*)*", "(.*)*x", "([a-z]+)*!", "(?:x+x+)+y", "("])
+def test_an_expression_of_a_storage_container_cannot_stop_us(expression: str) -> None:
+    assert not matches(expression, "a" * 5_000)

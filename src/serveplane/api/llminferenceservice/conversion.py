@@ -12,6 +12,7 @@ import msgspec
 
 from serveplane.api import keys
 from serveplane.api.llminferenceservice.pool import newer_pool, older_pool
+from serveplane.api.structure import is_too_deep
 from serveplane.objects import Json
 
 OLDER, NEWER = f"{keys.GROUP}/v1alpha1", f"{keys.GROUP}/v1alpha2"
@@ -38,7 +39,7 @@ ONLY_IN_ADDRESSES = ("origin", "models")
 
 
 class CannotConvert(ValueError):
-    """An object of a kind or version that is not ours to convert."""
+    """An object that cannot be read, or of a version that is not ours."""
 
 
 def converted(obj: Json, version: str) -> Json:
@@ -46,6 +47,8 @@ def converted(obj: Json, version: str) -> Json:
     given = obj.get("apiVersion")
     if version not in (OLDER, NEWER) or given not in (OLDER, NEWER):
         raise CannotConvert(f"cannot convert from {given!r} to {version!r}")
+    if is_too_deep(obj):
+        raise CannotConvert("the object is nested too deeply")
     copy: Json = msgspec.json.decode(msgspec.json.encode(obj))
     if given == version:
         return copy
