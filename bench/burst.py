@@ -1,11 +1,12 @@
 """N InferenceServices at once: how long until all are Ready, and what that costs, beside the least that any controller could cost.
 
-usage: python -m bench.burst [N …]          (default 200; each N twice: the floor, then our manager, on fresh control planes)
+usage: python -m bench.burst [N …]          (default 200; each N twice: the floor, then our manager, on fresh control
+planes)
        python -m bench.burst --json FILE N
 
 The floor is a bare script that server-side-applies the same five children and writes one status, with the same webhooks
-answered by a server that allows everything. Both runs have the real API server, etcd and kube-controller-manager of testbed/,
-pods that are ready at once, and this machine. Requests are counted in the API server's audit log.
+answered by a server that allows everything. Both runs have the real API server, etcd and kube-controller-manager of
+testbed/, pods that are ready at once, and this machine. Requests are counted in the API server's audit log.
 """
 import argparse
 import asyncio
@@ -97,7 +98,8 @@ async def measured(count: int) -> Outcome:
         manager = installation.run("kserve", "--leader-elect")
         try:
             await asyncio.to_thread(manager.await_ready)
-            await asyncio.sleep(5)        # it now leads and has made the default runtimes
+            await installation.await_defaults()
+            await asyncio.sleep(2)
             return await _burst(count, bed, api, manager)
         finally:
             installation.stop()

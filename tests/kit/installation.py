@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import yaml
 
 from tests.kit.api import Api, install
 from tests.kit.processes import free_ports, start, stop, tail
 from tests.kit.testbed import Testbed
+from tests.kit.waiting import eventually
 
 Json = dict[str, Any]
 NAMESPACE = "kserve"
@@ -94,6 +96,16 @@ class Installation:
         async with Api(self.testbed.kubeconfig, agent="installation") as api:
             wanted = [obj for obj in shipped() if obj["kind"] not in RUN_BY_US and (obj["kind"] in WEBHOOKS) == webhooks]
             await install(api, wanted, NAMESPACE)
+
+    async def await_defaults(self) -> None:
+        """Until the leader has created the runtimes that come with an installation."""
+        bundle = next(obj for obj in shipped() if obj["metadata"]["name"] == "serveplane-bootstrap")
+        wanted = [obj for text in bundle["data"].values() for obj in yaml.load_all(text, Loader=yaml.CSafeLoader) if obj]
+        async with Api(self.testbed.kubeconfig, agent="installation") as api:
+            async def are_there() -> bool:
+                names = [(obj["apiVersion"], obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace")) for obj in wanted]
+                return all([await api.get(*name) for name in names])
+            await eventually(are_there, READY_SECONDS, "the default runtimes exist")
 
     def run(self, name: str, *flags: str, kubeconfig: Path | None = None, environment: dict[str, str] | None = None) -> Manager:
         """Start a manager under its own ServiceAccount. It is up to the caller to wait until it is ready, and to stop it."""

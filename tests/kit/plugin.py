@@ -92,4 +92,5 @@ def manager(installation: Installation) -> Installation:
     """The same with the kserve manager running, its webhooks in force."""
     run_apart(lambda: installation.put(webhooks=True))      # as in a real installation: the manager then makes them work
     installation.run("kserve", "--leader-elect").await_ready()
+    run_apart(installation.await_defaults)
     return installation
