@@ -113,6 +113,7 @@ class Client:
             except ConnectionLost as error:
                 if not error.replayable or not may_repeat:
                     raise
+                may_repeat = False   # once
             connection = await pool.acquire(self._connect_seconds(timeouts, total), fresh=True)
 
     def _pool(self, origin: Origin) -> OriginPool:

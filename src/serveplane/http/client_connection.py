@@ -19,6 +19,7 @@ from serveplane.http.errors import (
 from serveplane.http.framing import ChunkedDecoder, Decoder, EofDecoder, LengthDecoder
 from serveplane.http.headers import Headers
 from serveplane.http.limits import ClientLimits
+from serveplane.http.output import TURN_BYTES, turn
 from serveplane.http.sweep import NEVER
 from serveplane.http.tunnel import Tunnel
 
@@ -114,7 +115,7 @@ class ClientConnection(asyncio.Protocol):
     """The protocol object of one connection to an origin."""
 
     __slots__ = ("_answer", "_body", "_buffer", "_clock", "_decoder", "_drained", "_held", "_keep", "_limits", "_paused",
-                 "_read", "_request", "_total", "deadline", "lost", "pool", "served", "transport", "upload")
+                 "_read", "_request", "_total", "_unbroken", "deadline", "lost", "pool", "served", "transport", "upload")
 
     def __init__(self, pool: "OriginPool", limits: ClientLimits, clock: Clock) -> None:
         self.pool = pool
@@ -127,6 +128,7 @@ class ClientConnection(asyncio.Protocol):
         self._keep = False
         self._held = False
         self._paused = False
+        self._unbroken = 0
         self._drained: asyncio.Future[None] | None = None
         self._request = b""       # its head, to judge the answer by
         self._read = self._total = NEVER
@@ -151,9 +153,13 @@ class ClientConnection(asyncio.Protocol):
 
     async def write(self, data: bytes) -> None:
         """More of a request body, as fast as the peer takes it."""
-        if self.lost:
+        if not self.usable:
             raise ConnectionLost("the connection closed while the request was being sent")
         self.transport.write(data)
+        self._unbroken += len(data)
+        if self._unbroken > TURN_BYTES and not self._paused:   # a body that never waits must not keep the loop to itself
+            self._unbroken = 0
+            await turn()
         if self._paused:
             self._drained = asyncio.get_running_loop().create_future()
             try:

@@ -363,6 +363,8 @@ class Connection(PatientConnection):
     def abort(self) -> None:
         """End at once; a running handler is cancelled by the loss of its connection."""
         self._transport.abort()
+        if self._tunnel is not None and self._task is not None:
+            self._task.cancel()
 
 
 async def _close(body: AsyncIterable[bytes]) -> None:

@@ -95,7 +95,7 @@ class Response:
     def __init__(self, status: int = 200, headers: HeaderItems = (), body: bytes | AsyncIterable[bytes] = b"") -> None:
         self.status = status
         self.headers = headers if type(headers) is Headers else Headers(headers)
-        self.body = body
+        self.body: bytes | AsyncIterable[bytes] = body if type(body) is bytes else _sendable(body)
 
     @classmethod
     def json(cls, value: Any, status: int = 200, headers: HeaderItems = ()) -> "Response":
@@ -111,6 +111,15 @@ class Response:
 
     def __repr__(self) -> str:
         return f"<Response {self.status}>"
+
+
+def _sendable(body: bytes | bytearray | memoryview | AsyncIterable[bytes]) -> bytes | AsyncIterable[bytes]:
+    """What is neither bytes nor a stream of them fails here, where it was made, and not after the head is out."""
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    if not hasattr(body, "__aiter__"):
+        raise TypeError(f"a body is bytes or an async iterable of bytes, not {type(body).__name__}")
+    return body
 
 
 class Upgrade(Response):

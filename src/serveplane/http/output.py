@@ -1,11 +1,20 @@
 """The sending half of a server connection: one answer after another, held back when the reader is slow."""
 import asyncio
-from collections.abc import AsyncIterable
+import types
+from collections.abc import AsyncIterable, Generator
 
 from serveplane.http import wire
+from serveplane.http.errors import ConnectionLost
 from serveplane.http.messages import Request, Response
 
+TURN_BYTES = 1024 * 1024     # after so much of one answer other connections get a turn
 COALESCE_BYTES = 64 * 1024   # up to here head and body are joined: one copy is cheaper than a second write
+
+
+@types.coroutine
+def turn() -> Generator[None, None, None]:
+    """One turn of the loop."""
+    yield
 
 
 class LengthMismatch(Exception):
@@ -15,12 +24,13 @@ class LengthMismatch(Exception):
 class Output:
     """Writes answers to a transport and knows whether it may write more."""
 
-    __slots__ = ("_drained", "paused", "sent", "transport")
+    __slots__ = ("_drained", "_unbroken", "paused", "sent", "transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.transport = transport
         self.paused = False
         self.sent = 0
+        self._unbroken = 0
         self._drained: asyncio.Future[None] | None = None
 
     def pause(self) -> None:
@@ -89,8 +99,7 @@ class Output:
             else:
                 self.transport.writelines((b"%x\r\n" % size, piece, b"\r\n"))
             self.sent += size
-            if self.paused:
-                await self.drained()
+            await self._room(size)
         write(wire.LAST_CHUNK)
 
     async def _counted(self, pieces: AsyncIterable[bytes], length: int) -> None:
@@ -109,8 +118,19 @@ class Output:
 
     async def raw(self, piece: bytes) -> None:
         self.transport.write(piece)
+        await self._room(len(piece))
+
+    async def _room(self, size: int) -> None:
+        """Wait for a slow reader; and even for a fast one let others have a turn, for a generator may never wait for anything."""
+        if self.transport.is_closing():
+            raise ConnectionLost("the client went away")
+        self._unbroken += size
         if self.paused:
+            self._unbroken = 0
             await self.drained()
+        elif self._unbroken > TURN_BYTES:
+            self._unbroken = 0
+            await turn()
 
     async def drained(self) -> None:
         """Until the transport can take more. A lost connection cancels whoever waits here."""

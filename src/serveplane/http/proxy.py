@@ -77,7 +77,7 @@ class Proxy:
         return b"".join((
             b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target.encode("ascii")), headers.block,
             b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n" % (
-                peer.address.encode("ascii"), b"https" if peer.tls else b"http", index[b"host"]),
+                peer.address.encode("ascii") or b"unknown", b"https" if peer.tls else b"http", index[b"host"]),
             b"Via: %b\r\n\r\n" % self._via[1]))
 
     async def _rewritten(self, request: Request, origin: Origin, target: str | None, host: str | None, add: Iterable[tuple[str, str]],
@@ -117,7 +117,7 @@ class Proxy:
 
     def _forwarded(self, request: Request, fields: list[RawHeader]) -> None:
         index, peer = request.headers.index, request.peer
-        chain, proto, host = peer.address.encode("ascii"), b"https" if peer.tls else b"http", index.get(b"host", b"")
+        chain, proto, host = peer.address.encode("ascii") or b"unknown", b"https" if peer.tls else b"http", index.get(b"host", b"")
         if self._trust:
             before = request.headers.get_all("x-forwarded-for")
             chain = b", ".join([*(part.encode("latin-1") for part in before), chain])

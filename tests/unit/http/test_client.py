@@ -133,6 +133,27 @@ async def test_a_stale_connection_is_replaced_for_what_may_be_repeated(method: s
         assert requests == (3 if again else 2)
 
 
+async def test_a_request_is_repeated_once_at_most() -> None:
+    """Even when the pool is full and only connections that are stale too can be had."""
+    requests = 0
+
+    async def script(reader: Reader, writer: Writer) -> None:
+        nonlocal requests
+        await reader.readuntil(b"\r\n\r\n")
+        requests += 1
+        writer.write(answer())
+        while True:
+            await reader.readuntil(b"\r\n\r\n")
+            requests += 1
+            return
+    async with origin(script) as port, Client(limits=ClientLimits(connections_per_origin=3)) as client:
+        url = f"http://127.0.0.1:{port}/"
+        await (await client.request("GET", url)).read()
+        results = await asyncio.gather(*(client.request("GET", url, timeout=5) for _ in range(6)), return_exceptions=True)
+        assert all(isinstance(result, ConnectionLost) or getattr(result, "status", 0) == 200 for result in results), results
+        assert requests <= 1 + 2 * 6
+
+
 async def test_a_fresh_connection_that_breaks_is_not_tried_again() -> None:
     requests = 0
 

@@ -153,6 +153,23 @@ async def test_a_slow_reader_holds_a_streaming_handler_back() -> None:
         await eventually(lambda: given > held_at)
 
 
+async def test_a_stream_that_never_waits_starves_nobody_and_ends_with_its_client() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65536
+
+    async def handler(request: Request) -> Response:
+        return Response(200, body=pieces()) if request.path == "/" else Response.text("ok")
+    async with serving(handler) as server:
+        for number in range(5):
+            async with wire(server) as greedy, wire(server) as other:
+                await greedy.send(GET)
+                await greedy.reader.readexactly(100_000 * (number + 1))
+                await other.send(b"GET /other HTTP/1.1\r\nHost: a\r\n\r\n")
+                assert (await other.response())[2] == b"ok"
+        await eventually(lambda: server.connections == 0)
+
+
 async def test_a_fast_sender_is_held_back_by_a_slow_handler() -> None:
     go, taken = asyncio.Event(), 0
 
@@ -263,6 +280,12 @@ async def test_what_handlers_raise() -> None:
         await eventually(lambda: server.connections == 0)
 
 
+def test_a_body_is_bytes_or_a_stream() -> None:
+    assert Response(200, body=bytearray(b"x")).body == b"x"   # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not str"):
+        Response(200, body="x")   # type: ignore[arg-type]
+
+
 def test_no_value_breaks_out_of_its_header() -> None:
     for name, value in [("X", "a\r\nB: c"), ("X", "a\nB: c"), ("X", "a\0"), ("X\r\nY", "a"), ("X ", "a"), ("", "a"), ("X", "snow☃")]:
         with pytest.raises(ValueError, match="header"):
@@ -308,6 +331,25 @@ async def test_the_loss_of_a_tunnel_ends_whoever_runs_it() -> None:
         reset(client)
         async with asyncio.timeout(5):
             await ended.wait()
+
+
+async def test_closing_the_server_ends_tunnels_at_once() -> None:
+    ended = asyncio.Event()
+
+    async def wait(_: Tunnel) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def handler(_: Request) -> Response:
+        return Upgrade(wait, [("Upgrade", "x")])
+    async with serving(handler) as server, wire(server) as client:
+        await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+        await client.head()
+        await server.close()
+        assert ended.is_set()
+        assert server.connections == 0
 
 
 async def test_host_allow_list() -> None:
