@@ -41,7 +41,10 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in COMMANDS:
-        return _run(words[0], words[1:])
+        try:
+            return _run(words[0], words[1:])
+        except KeyboardInterrupt:  # Ctrl-C while still importing: no traceback for that
+            return 130
     parser = _overview()
     parser.parse_args(words)
     parser.print_help()

@@ -78,7 +78,8 @@ def test_ctrl_c_at_any_moment(tmp_path: Path, number: int) -> None:
     time.sleep(moment)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    assert "Traceback" not in output or moment < 0.4, output   # before our code runs, Python itself answers
+    # Before our first line runs, Python itself answers, in its own way
+    assert "Traceback" not in output or "Starting a one-machine" not in output, output
     assert not machine.processes(), f"after {moment:.2f} s: {output}"
 
 
