@@ -64,6 +64,39 @@ async def test_server_side_apply_merges_containers_and_env_by_name(testbed: Test
         container = {"name": "kserve-container", "image": "a", "env": [{"name": env, "value": "1"}]}
         return IRIS | {"metadata": {"name": "mine"}, "spec": {"predictor": {"containers": [container]}}}
 
+    await install(api, documents(CONFIG / "serving.kserve.io_inferenceservices.yaml"))
     await api.apply(service("A"), namespace, manager="one")
     stored = await api.apply(service("B"), namespace, manager="two")
     assert sorted(item["name"] for item in stored["spec"]["predictor"]["containers"][0]["env"]) == ["A", "B"]
+
+
+async def test_an_object_with_a_name_twice_stays_readable_and_changeable(
+    testbed: Testbed, api: Api, namespace: str
+) -> None:
+    """KServe's own definitions let such objects in; ours merge those lists by name."""
+    kind = "serving.kserve.io_inferenceservices.yaml"
+    twin = {"name": "side", "image": "a", "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}
+    obj = IRIS | {
+        "metadata": {"name": "twins"},
+        "spec": {"predictor": IRIS["spec"]["predictor"] | {"containers": [twin, twin]}},
+    }
+    await install(api, documents(CONFIG / "minimal" / kind))
+    await api.create(obj, namespace)
+    await install(api, documents(CONFIG / kind))
+
+    async def is_full() -> bool:
+        stored = await api.get(
+            "apiextensions.k8s.io/v1", "CustomResourceDefinition", "inferenceservices.serving.kserve.io"
+        )
+        assert stored is not None
+        schema = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        return "containers" in schema["properties"]["spec"]["properties"]["predictor"]["properties"]
+
+    await eventually(is_full)
+    found = await api.get("serving.kserve.io/v1beta1", "InferenceService", "twins", namespace)
+    assert found is not None
+    assert len(found["spec"]["predictor"]["containers"]) == 2
+    await api.patch(obj, {"metadata": {"labels": {"a": "b"}}, "spec": {"predictor": {"minReplicas": 2}}}, namespace)
+    changed = await api.patch(obj, {"status": {"url": "http://a"}}, namespace, subresource="status")
+    assert changed["status"]["url"] == "http://a"
+    assert len(changed["spec"]["predictor"]["containers"]) == 2
