@@ -21,7 +21,7 @@ from serveplane.controllers.inferenceservice.world import (
 )
 from serveplane.kube.errors import NoSuchKind
 from serveplane.kube.informers import Informer, Informers
-from serveplane.kube.kind import Key, Kind
+from serveplane.kube.kind import Key, Kind, key_of
 from serveplane.kube.store import Change, Item
 from serveplane.kube.watches import Mapped, Owned, Primary, Watch, generation_changed, spec_or_metadata_changed
 from serveplane.objects import Json
@@ -49,11 +49,12 @@ class Caches:
         self.pods = informers.informer(POD, labels=OURS, indexes={APP_INDEX: _app}, trim=trimmed_pod)
         self.children: dict[Kind, Informer] = {}
         self._informers = informers
+        self._own_writes: dict[Key, str] = {}
 
     def watches(self) -> list[Watch]:
         """Everything that can change the outcome of a reconcile."""
         return [
-            Primary(INFERENCE_SERVICE, predicate=_is_news),
+            Primary(INFERENCE_SERVICE, predicate=self._is_news),
             Owned(DEPLOYMENT, labels=OURS),
             Owned(SERVICE, labels=OURS, predicate=spec_or_metadata_changed),
             Owned(AUTOSCALER, labels=OURS, predicate=spec_or_metadata_changed),
@@ -89,6 +90,24 @@ class Caches:
 
     def pods_of(self, namespace: str, app: str) -> list[Json]:
         return self.pods.by_index(APP_INDEX, f"{namespace}/{app}")
+
+    def note(self, service: Json) -> None:
+        """Our own write, as the server answered it: known at once, and no news when the watch tells of it.
+
+        Without that, a decision on the state before the write could find nothing to do, and the write would stand for ever.
+        """
+        self._own_writes[key_of(service)] = service["metadata"]["resourceVersion"]
+        self.services.note(service)
+
+    def _is_news(self, change: Change) -> bool:
+        """Everything but our own writes; one whose answer got lost is news, too."""
+        key = change.item.key
+        if change.new is None:
+            self._own_writes.pop(key, None)
+        if generation_changed(change):
+            return True
+        assert change.new is not None
+        return change.new.meta.resourceVersion != self._own_writes.get(key)
 
     def _users(self, runtime: Item) -> Iterator[Key]:
         """Services that use the runtime, or might now: those that choose by format and those that found none."""
@@ -132,16 +151,6 @@ def _app(item: Item) -> Iterable[str]:
 def _service_of(pod: Item) -> Iterable[Key]:
     name = (pod.meta.labels or {}).get(OURS)
     return [Key(pod.meta.namespace, name)] if name else []
-
-
-def _is_news(change: Change) -> bool:
-    """Our own status and finalizer are no news."""
-    if generation_changed(change):
-        return True
-    assert change.old is not None
-    assert change.new is not None
-    old, new = change.old.meta, change.new.meta
-    return (old.labels or {}) != (new.labels or {}) or (old.annotations or {}) != (new.annotations or {})
 
 
 def _is_edit(change: Change) -> bool:

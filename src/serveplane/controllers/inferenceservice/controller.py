@@ -192,12 +192,14 @@ class InferenceServices:
         before = raw.get("status") or {}
         if before == result.status:
             return
-        body = {"status": merge_patch(before, result.status)}
+        # Guarded by the version it was worked out from: on another base the patch could leave behind what it does not know of.
+        body = {"metadata": {"resourceVersion": raw["metadata"]["resourceVersion"]}, "status": merge_patch(before, result.status)}
         try:
-            await self._client.patch(INFERENCE_SERVICE, *_named(raw), body, patch_type=PatchType.MERGE, field_manager=MANAGER,
-                                     subresource="status")
+            answered = await self._client.patch(INFERENCE_SERVICE, *_named(raw), body, patch_type=PatchType.MERGE, field_manager=MANAGER,
+                                                subresource="status")
         except NotFound:
             return   # deleted meanwhile
+        self._caches.note(answered)
         for notice in _notices(before, result.status, plan):
             self._events.event(raw, notice.type, notice.reason, notice.message)
 
@@ -230,7 +232,7 @@ class InferenceServices:
             answered = await self._client.patch(INFERENCE_SERVICE, *_named(raw), body, patch_type=PatchType.MERGE, field_manager=MANAGER)
         except NotFound:
             return raw
-        self._caches.services.note(answered)
+        self._caches.note(answered)
         return answered
 
 
