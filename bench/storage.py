@@ -31,7 +31,7 @@ from pathlib import Path
 from serveplane.dataplane.storage import sources
 from serveplane.dataplane.storage.download import download
 from serveplane.dataplane.storage.transfer import TransferSettings
-began = time.monotonic()
+before, began = time.process_time(), time.monotonic()
 download(sys.argv[1], sys.argv[2], None, TransferSettings(verify=os.environ.get("VERIFY") == "1"), output=io.StringIO())
 """
 THEIRS = """
@@ -39,13 +39,15 @@ import sys, time, logging
 from pathlib import Path
 from kserve_storage import Storage
 logging.disable(logging.CRITICAL)
-began = time.monotonic()
+before, began = time.process_time(), time.monotonic()
 Storage.download(sys.argv[1], sys.argv[2])
 """
 TELL = """
+import resource
 spent = time.monotonic() - began
+used = sum(part.ru_utime + part.ru_stime for part in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))) - before
 peak = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-print(spent, peak / 1024)
+print(spent, used, peak / 1024)
 """
 @dataclass
 class Work:
@@ -55,6 +57,7 @@ class Work:
     verify: bool = False
     disk: bool = False
     seconds: dict[str, list[float]] = field(default_factory=dict)
+    cpu: dict[str, list[float]] = field(default_factory=dict)
     peaks: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -89,7 +92,8 @@ def server(folder: Path, port: int, etag: str) -> Iterator[None]:
         process.wait()
 
 
-def timed(python: Path, script: str, work: Work, port: int, where: Path) -> tuple[float, float]:
+def timed(python: Path, script: str, work: Work, port: int, where: Path) -> list[float]:
+    """Seconds, CPU seconds (worker processes included) and peak MB of one download."""
     environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
                    "AWS_DEFAULT_REGION": "us-east-1", "VERIFY": str(int(work.verify))}
     target = Path(tempfile.mkdtemp(dir=where))
@@ -97,18 +101,18 @@ def timed(python: Path, script: str, work: Work, port: int, where: Path) -> tupl
         told = subprocess.run([python, "-c", script + TELL, work.uri, target], env=environment, capture_output=True, text=True, check=False)
         if told.returncode:
             raise SystemExit(f"{work.name} failed:\n{told.stderr[-2000:]}")
-        seconds, peak = told.stdout.split()[-2:]
-        return float(seconds), float(peak)
+        return [float(word) for word in told.stdout.split()[-3:]]
     finally:
         shutil.rmtree(target)
 
 
 def table(all_works: list[Work]) -> str:
-    lines = ["| work | serveplane | kserve-storage | times as fast | peak memory |", "|---|---|---|---|---|"]
+    lines = ["| work | serveplane: time, CPU, peak | kserve-storage: time, CPU | times as fast | times less CPU |", "|---|---|---|---|---|"]
     for work in all_works:
         ours, theirs = (statistics.median(work.seconds.get(who, [float("nan")])) for who in ("ours", "theirs"))
-        peak = max(work.peaks["ours"])
-        lines.append(f"| {work.name} | {ours:.2f} s | {theirs:.2f} s | {theirs / ours:.1f}× | {peak:.0f} MB |")
+        less, more = (statistics.median(work.cpu.get(who, [float("nan")])) for who in ("ours", "theirs"))
+        lines.append(f"| {work.name} | {ours:.2f} s, {less:.2f} s, {max(work.peaks['ours']):.0f} MB | {theirs:.2f} s, {more:.2f} s | "
+                     f"{theirs / ours:.1f}× | {more / less:.1f}× |")
     return "\n".join(lines)
 
 
@@ -129,12 +133,12 @@ def main() -> None:
             for work in all_works:
                 with server(Path(name), port, work.etag):
                     for who, (python, script) in programs.items():
-                        seconds, peak = timed(python, script, work, port, disk if work.disk else memory)
-                        work.seconds.setdefault(who, []).append(seconds)
-                        work.peaks.setdefault(who, []).append(peak)
+                        figures = timed(python, script, work, port, disk if work.disk else memory)
+                        for column, figure in zip((work.seconds, work.cpu, work.peaks), figures, strict=True):
+                            column.setdefault(who, []).append(figure)
     print(table(all_works))
     if args.json:
-        rows = [{"name": work.name, "seconds": work.seconds, "peaks": work.peaks} for work in all_works]
+        rows = [{"name": work.name, "seconds": work.seconds, "cpu": work.cpu, "peaks": work.peaks} for work in all_works]
         args.json.write_text(json.dumps(rows, indent=1))
 
 

@@ -8,6 +8,7 @@ import http.client
 import os
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from serveplane.dataplane.storage.errors import Interrupted, StorageError, refus
 
 REDIRECTS = 5
 ERROR_BYTES = 2048
+TICK_SECONDS = 1.0   # how long a thread may be deaf to stop and deadline
 Headers = dict[str, str]
 Authorize = Callable[[str, str, Headers], Headers]   # method, url, headers -> headers with credentials
 
@@ -43,11 +45,18 @@ class Trust:
 
 
 class Response:
-    """An answer whose body is read into the caller's buffer."""
+    """An answer whose body is read into the caller's buffer.
 
-    def __init__(self, raw: http.client.HTTPResponse, url: str) -> None:
+    A plain body of known length is received straight from the socket, a whole buffer in one call: each call costs a turn of Python's
+    lock, which many threads hand over slowly. Everything else (TLS, chunks) goes the standard library's way.
+    """
+
+    def __init__(self, raw: http.client.HTTPResponse, url: str, connection: http.client.HTTPConnection | None = None) -> None:
         self._raw, self.url = raw, url
         self.status = raw.status
+        self._socket = _plain_socket(raw, connection)
+        self._timeout = (self._socket.gettimeout() if self._socket is not None else None) or 30.0
+        self._drained = False        # whether the body bytes that came with the head have been handed out
 
     def header(self, name: str, default: str = "") -> str:
         return self._raw.getheader(name) or default
@@ -60,9 +69,48 @@ class Response:
     def readinto(self, view: memoryview) -> int:
         """Bytes read; 0 at the end."""
         try:
-            return self._raw.readinto(view)
+            if self._socket is None:
+                return self._raw.readinto(view)
+            return self._received(self._socket, view)
+        except BlockingIOError:
+            raise Interrupted(f"{shown(self.url)} stalls: nothing came for a while") from None
         except (OSError, http.client.HTTPException) as error:
             raise Interrupted(f"{shown(self.url)}: the connection broke ({_name(error)})") from error
+
+    def _received(self, sock: socket.socket, view: memoryview) -> int:
+        raw = self._raw
+        if raw.fp is None or not raw.length:
+            return 0
+        view = view[:raw.length]
+        if self._drained:
+            count = self._waited_for(sock, view)
+        else:
+            count = self._first_bytes(view)
+        raw.length -= count
+        if raw.length == 0:   # the connection may carry the next request
+            sock.settimeout(self._timeout)
+            raw.close()
+        return count
+
+    def _first_bytes(self, view: memoryview) -> int:
+        """What was read along with the head; after it the socket blocks, with the kernel watching the time."""
+        waiting = self._raw.fp.peek()
+        count = min(len(waiting), len(view))
+        view[:count] = self._raw.fp.read(count)
+        if count == len(waiting) and self._socket is not None:
+            self._drained, step = True, min(TICK_SECONDS, self._timeout)
+            self._socket.settimeout(None)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(step), int(step % 1 * 1e6)))
+        return count
+
+    def _waited_for(self, sock: socket.socket, view: memoryview) -> int:
+        """A full buffer, or what came within a tick; nothing at all for the whole timeout is a BlockingIOError."""
+        for _ in range(max(1, round(self._timeout / TICK_SECONDS)) - 1):
+            try:
+                return sock.recv_into(view, len(view), socket.MSG_WAITALL)
+            except BlockingIOError:
+                continue
+        return sock.recv_into(view, len(view), socket.MSG_WAITALL)
 
     def read(self, limit: int) -> bytes:
         """The whole body, for listings and tokens; longer than the limit is an error."""
@@ -144,7 +192,7 @@ class Connections:
                     continue   # a kept connection may have been closed meanwhile: once more on a new one
                 raise _unreachable(url, error) from error
             self._open[key] = connection
-            return Response(raw, url)
+            return Response(raw, url, connection)
         raise AssertionError("unreachable")
 
     def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
@@ -165,6 +213,14 @@ class Connections:
         connection = self._open.pop((parts.scheme, parts.netloc.rpartition("@")[2]), None)
         if connection is not None:
             connection.close()
+
+
+def _plain_socket(raw: http.client.HTTPResponse, connection: http.client.HTTPConnection | None) -> socket.socket | None:
+    """The socket, if the body's bytes on it are just the body's bytes."""
+    sock = connection.sock if connection is not None else None
+    if sock is None or isinstance(sock, ssl.SSLSocket) or raw.chunked or raw.length is None or raw.will_close:
+        return None
+    return sock
 
 
 def _next_hop(url: str, response: Response) -> str:

@@ -128,7 +128,7 @@ class Transfer:
         try:
             while not self._stop.is_set() and (piece := self._next()) is not None:
                 self._fetch(piece, connections, buffer)
-                self._piece_done(piece, buffer)
+                self._piece_done(piece)
         except BaseException as error:
             self._fail(error)
         finally:
@@ -208,23 +208,23 @@ class Transfer:
         if self._deadline is not None and self._clock.monotonic() > self._deadline:
             raise DeadlineOver(f"the download did not finish within {self._settings.deadline_seconds:g} s")
 
-    def _piece_done(self, piece: _Piece, buffer: memoryview) -> None:
+    def _piece_done(self, piece: _Piece) -> None:
         download = piece.download
         with self._lock:
             download.left -= 1
             last = download.left == 0
         if last:
-            self._complete(download, buffer)
+            self._complete(download)
         elif download.running is not None and piece.end is not None:
             download.running.add(piece.start, piece.end)
-            download.running.advance(buffer)
+            download.running.advance()
 
-    def _complete(self, download: _Download, buffer: memoryview) -> None:
+    def _complete(self, download: _Download) -> None:
         """Verify, then give it the name that means finished."""
         file, part = download.file, self._staging.part(download.file)
         try:
             if download.running is not None and file.checksum is not None and not (download.encrypted and file.checksum.algorithm == "md5"):
-                self._verify(file, file.checksum, download.running.digest(buffer))
+                self._verify(file, file.checksum, download.running.digest())
         finally:
             self._close(download)
         os.replace(part, self._staging.finished(file))
@@ -259,34 +259,48 @@ class _Reader:
         self._piece, self._response, self._transfer = piece, response, transfer
         self.reached = start
         self._recorded = start
+        self._window_began, self._window_bytes = transfer._clock.monotonic(), 0
 
     def run(self, buffer: memoryview) -> None:
-        transfer, piece, descriptor = self._transfer, self._piece, self._piece.download.descriptor
-        clock, settings = transfer._clock, transfer._settings
-        window_began, window_bytes = clock.monotonic(), 0
+        piece = self._piece
         while piece.end is None or self.reached < piece.end:
             wanted = buffer if piece.end is None else buffer[:min(len(buffer), piece.end - self.reached)]
-            count = self._response.readinto(wanted)
-            if count == 0:
+            if not self._fill(wanted):
                 break
-            _write(descriptor, wanted[:count], self.reached)
-            self.reached += count
-            transfer._progress.add(count)
-            if self.reached - self._recorded >= JOURNAL_BYTES:
-                self.record()
-            window_bytes += count
-            now = clock.monotonic()
-            if now - window_began > settings.stall_seconds:
-                if window_bytes < STALL_BYTES:
-                    raise Interrupted(f"{shown(self._response.url)} stalls: {window_bytes} bytes in {settings.stall_seconds:g} s")
-                window_began, window_bytes = now, 0
-            if transfer._stop.is_set():
-                raise Interrupted("stopped")
-            transfer._check_deadline()
         if piece.end is not None and self.reached < piece.end:
             raise Interrupted(f"{shown(self._response.url)} ended {piece.end - self.reached} bytes early")
         if piece.end is None and self._response.length:
             raise Interrupted(f"{shown(self._response.url)} ended {self._response.length} bytes early")
+
+    def _fill(self, wanted: memoryview) -> bool:
+        """One full buffer to the file, so that writers rarely meet at its lock; whether there may be more."""
+        filled = count = 0
+        try:
+            while filled < len(wanted):
+                count = self._response.readinto(wanted[filled:])
+                if count == 0:
+                    return False
+                filled += count
+                self._keep_pace(count)
+        finally:   # what has arrived is kept, whatever happened after
+            _write(self._piece.download.descriptor, wanted[:filled], self.reached)
+            self.reached += filled
+            self._transfer._progress.add(filled)
+            if self.reached - self._recorded >= JOURNAL_BYTES:
+                self.record()
+        return True
+
+    def _keep_pace(self, count: int) -> None:
+        transfer = self._transfer
+        if transfer._stop.is_set():
+            raise Interrupted("stopped")
+        transfer._check_deadline()
+        self._window_bytes += count
+        now, patience = transfer._clock.monotonic(), transfer._settings.stall_seconds
+        if now - self._window_began > patience:
+            if self._window_bytes < STALL_BYTES:
+                raise Interrupted(f"{shown(self._response.url)} stalls: {self._window_bytes} bytes in {patience:g} s")
+            self._window_began, self._window_bytes = now, 0
 
     def record(self) -> None:
         if self._piece.download.journal is not None:

@@ -1,10 +1,13 @@
 """Checksums that keep up with the download: what is complete from the start of the file on is hashed while the rest still arrives."""
 import hashlib
+import mmap
 import os
 import threading
 from collections.abc import Iterable
 
 from serveplane.dataplane.storage.staging import Range, missing
+
+WINDOW = 8 << 20
 
 
 class RunningHash:
@@ -21,26 +24,27 @@ class RunningHash:
         """This range is written."""
         self._complete.append((start, end))
 
-    def advance(self, buffer: memoryview) -> None:
+    def advance(self) -> None:
         """Hash what has become complete, unless another thread is at it."""
         if self._size is None or not self._lock.acquire(blocking=False):
             return
         try:
             gaps = missing(self._size, list(self._complete))
-            self._read_to(gaps[0][0] if gaps else self._size, buffer)
+            self._read_to(gaps[0][0] if gaps else self._size)
         finally:
             self._lock.release()
 
-    def digest(self, buffer: memoryview) -> str:
+    def digest(self) -> str:
         """Of the whole file, as it now is."""
         with self._lock:
-            self._read_to(os.fstat(self._descriptor).st_size, buffer)
+            self._read_to(os.fstat(self._descriptor).st_size)
             return self._hash.hexdigest()
 
-    def _read_to(self, end: int, buffer: memoryview) -> None:
+    def _read_to(self, end: int) -> None:
+        """Through large windows of the file: each costs one turn of Python's lock, which busy threads hand over slowly."""
         while self._reached < end:
-            count = os.preadv(self._descriptor, [buffer[:min(len(buffer), end - self._reached)]], self._reached)
-            if count == 0:
-                return
-            self._hash.update(buffer[:count])
-            self._reached += count
+            base = self._reached - self._reached % mmap.ALLOCATIONGRANULARITY
+            length = min(end, base + WINDOW) - base
+            with mmap.mmap(self._descriptor, length, access=mmap.ACCESS_READ, offset=base) as window, memoryview(window) as view:
+                self._hash.update(view[self._reached - base:])
+            self._reached = base + length
