@@ -13,8 +13,15 @@ pytestmark = [pytest.mark.testbed, pytest.mark.skipif(not GOLDEN.is_dir(), reaso
 Json = dict[str, Any]
 
 
+@pytest.fixture
+def definitions(installation: Installation) -> Installation:
+    if installation.managers:
+        pytest.skip("webhooks are in force by now, and have a say of their own (run this file first, or alone)")
+    return installation
+
+
 @pytest.mark.parametrize("area", sorted({case.area for case in cases()}))
-async def test_recorded_objects_are_stored_unchanged(area: str, installation: Installation, api: Api, namespace: str) -> None:
+async def test_recorded_objects_are_stored_unchanged(area: str, definitions: Installation, api: Api, namespace: str) -> None:
     problems = []
     for case in cases():
         if case.area == area:
@@ -22,7 +29,7 @@ async def test_recorded_objects_are_stored_unchanged(area: str, installation: In
     assert not problems, "\n" + "\n".join(problems)
 
 
-async def test_the_recorded_runtimes_are_stored_unchanged(installation: Installation, api: Api) -> None:
+async def test_the_recorded_runtimes_are_stored_unchanged(definitions: Installation, api: Api) -> None:
     for kind in ("clusterservingruntimes", "clusterstoragecontainers"):
         for obj in documents(GOLDEN / "baseline" / f"{kind}.yaml"):
             assert await _stored_differently(obj, None, api) == []
