@@ -10,11 +10,6 @@ SHOWN = 60
 CASES = 4
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Definitions are tried first, before any webhook is in force."""
-    items.sort(key=lambda item: item.path.parts[-2:] != ("conformance", "test_definitions.py"))
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     causes: dict[str, set[str]] = defaultdict(set)
     for report in terminalreporter.stats.get("failed", []):

@@ -20,6 +20,11 @@ NUMBERS = itertools.count(1)
 T = TypeVar("T")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Who needs our manager comes last: from then on its webhooks are in force and it acts on whatever others create."""
+    items.sort(key=lambda item: "manager" in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session")
 def testbed(pytestconfig: pytest.Config) -> Iterator[Testbed]:
     """The control plane of this test run."""
