@@ -15,7 +15,9 @@ from tests.testbed.kube.example import CRD
 
 @pytest.fixture
 async def client(testbed: Testbed) -> AsyncIterator[Client]:
-    client = Client(HttpTransport(load_config(str(testbed.kubeconfig))), user_agent="kube-tests")
+    client = Client(
+        HttpTransport(load_config(str(testbed.kubeconfig))), user_agent="kube-tests", read_timeout=90, write_timeout=90
+    )
     yield client
     await client.close()
 

@@ -31,7 +31,7 @@ def edited(testbed: Testbed, path: Path, **changes: object) -> Path:
     return path
 
 
-async def line(kubeconfig: Path, kind: Kind = POD, sync: float = 2.0) -> str:
+async def line(kubeconfig: Path, kind: Kind = POD, sync: float = 6.0) -> str:
     """What a manager for a kind says when it cannot start."""
 
     async def reconcile(key: Key) -> None:
@@ -41,7 +41,7 @@ async def line(kubeconfig: Path, kind: Kind = POD, sync: float = 2.0) -> str:
     manager = Manager(transport, ManagerOptions(sync_seconds=sync))
     manager.add(Controller("test", reconcile, [Primary(kind)]))
     with pytest.raises(KubeError) as error:
-        await asyncio.wait_for(manager.run(), 60)
+        await asyncio.wait_for(manager.run(), 120)
     await transport.close()
     text = one_line(error.value)
     assert "\n" not in text
@@ -97,7 +97,7 @@ async def test_a_program_prints_that_line_and_fails(testbed: Testbed, tmp_path: 
         stderr=asyncio.subprocess.PIPE,
         cwd=Path(__file__).parents[3],
     )
-    _, stderr = await asyncio.wait_for(process.communicate(), 60)
+    _, stderr = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 1
     assert [text[:7] for text in stderr.decode().splitlines()] == ["error: "]
 

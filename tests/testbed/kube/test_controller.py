@@ -38,14 +38,14 @@ async def running(
     task = asyncio.create_task(manager.run())
     try:
         await asyncio.wait(
-            {task, asyncio.create_task(manager.leading.wait())}, timeout=30, return_when=asyncio.FIRST_COMPLETED
+            {task, asyncio.create_task(manager.leading.wait())}, timeout=90, return_when=asyncio.FIRST_COMPLETED
         )
         if task.done():
             task.result()
         yield manager, controller
     finally:
         manager.stop()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 60)
         await transport.close()
 
 
@@ -70,7 +70,7 @@ async def test_converges_and_then_resyncs_cost_no_request(widgets: Testbed, clie
     agent, count = f"resync-{namespace}", COUNTS.primaries
     async with running(widgets, namespace, agent) as (_, controller):
         await make_widgets(client, namespace, count)
-        await eventually(lambda: converged(client, namespace, count), 30 + count / 10)
+        await eventually(lambda: converged(client, namespace, count), 60 + count / 5)
         for kind in CHILDREN:
             names = {item["metadata"]["name"] for item in await client.list(kind, namespace)} - {"kube-root-ca.crt"}
             assert names == {f"w{n}" for n in range(count)}
