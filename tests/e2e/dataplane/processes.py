@@ -26,7 +26,7 @@ class Serving:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.http}"
 
-    def post(self, path: str, body: Any, timeout: float = 20.0) -> tuple[int, Any]:
+    def post(self, path: str, body: Any, timeout: float = 120.0) -> tuple[int, Any]:
         request = urllib.request.Request(self.url + path, msgspec.json.encode(body), {"Content-Type": "application/json"})
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
@@ -50,13 +50,13 @@ def serving(tmp_path: Path, *arguments: str, program: list[str] | None = None, n
         stop(process)
 
 
-def wait_until_alive(server: Serving, seconds: float = 60.0) -> None:
+def wait_until_alive(server: Serving, seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if server.process.poll() is not None:
             raise AssertionError(f"the server ended with {server.process.returncode}:\n{tail(server.log)}")
         try:
-            with urllib.request.urlopen(server.url + "/v2/health/ready", timeout=5):
+            with urllib.request.urlopen(server.url + "/v2/health/ready", timeout=30):
                 return
         except OSError:
             time.sleep(0.02)

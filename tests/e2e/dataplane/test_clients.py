@@ -61,7 +61,7 @@ asyncio.run(main())
 def told_by(python: Path | None, script: str, http: int, grpc: int) -> dict[str, object]:
     if python is None:
         pytest.skip("the official client cannot be installed here (no package index?)")
-    done = subprocess.run([python, "-c", script, str(http), str(grpc)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([python, "-c", script, str(http), str(grpc)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return answer

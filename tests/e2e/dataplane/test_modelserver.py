@@ -129,19 +129,38 @@ def test_explainer_example(tmp_path: Path) -> None:
             assert explainer.post("/v1/models/iris:predict", INSTANCES) == (200, {"predictions": [1, 1]})
 
 
+COUNTING = """
+import time
+from pathlib import Path
+class Slow:
+    def __init__(self, folder):
+        self.calls = Path(folder) / "calls.log"
+    def predict(self, rows):
+        with self.calls.open("a") as file:
+            file.write("x")
+        time.sleep(1.0)
+        return rows[:, 0]
+"""
+
+
 def test_sigterm_lets_running_requests_finish(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "model.py").write_text("import time\ndef predict(rows):\n    time.sleep(1.0)\n    return rows[:, 0]\n")
+    (tmp_path / "m" / "model.py").write_text(COUNTING)
     with serving(tmp_path, "--model_name", "slow", "--model_dir", str(tmp_path / "m")) as server:
         server.post("/v1/models/slow:predict", {"instances": [[1.0]]})   # now it is known to be slow
-        asyncio.run(_terminate_while_asking(server.url, server.process))
-        assert server.process.wait(10) == 0
+        asyncio.run(_terminate_while_asking(server.url, server.process, tmp_path / "m" / "calls.log"))
+        assert server.process.wait(60) == 0
 
 
-async def _terminate_while_asking(url: str, process: Any) -> None:
+def _wait_for_calls(calls: Path, count: int) -> None:
+    while len(calls.read_text()) < count:
+        time.sleep(0.01)
+
+
+async def _terminate_while_asking(url: str, process: Any, calls: Path) -> None:
     async with Client() as client:
-        asking = asyncio.create_task(client.request("POST", f"{url}/v1/models/slow:predict", body=b'{"instances": [[7.0]]}', timeout=20))
-        await asyncio.sleep(0.3)
+        asking = asyncio.create_task(client.request("POST", f"{url}/v1/models/slow:predict", body=b'{"instances": [[7.0]]}', timeout=90))
+        await asyncio.to_thread(_wait_for_calls, calls, 2)
         process.send_signal(signal.SIGTERM)
         response = await asking
         assert (response.status, await response.read()) == (200, b'{"predictions":[7.0]}')
@@ -162,14 +181,14 @@ async def _flood(url: str) -> tuple[list[int], int]:
     """The statuses of many requests at once, and how many of them were still waiting when a health check was answered."""
     async with Client() as client:
         async def ask() -> int:
-            response = await client.request("POST", f"{url}/v1/models/slow:predict", body=b'{"instances": [[7.0]]}', timeout=60)
+            response = await client.request("POST", f"{url}/v1/models/slow:predict", body=b'{"instances": [[7.0]]}', timeout=120)
             await response.read()
             if response.status == 503:
                 assert response.headers.get("retry-after") == "1"
             return response.status
         asking = [asyncio.create_task(ask()) for _ in range(40)]
         await asyncio.sleep(0.1)
-        await (await client.request("GET", f"{url}/v2/health/live", timeout=60)).read()
+        await (await client.request("GET", f"{url}/v2/health/live", timeout=120)).read()
         waiting = sum(not task.done() for task in asking)
         return list(await asyncio.gather(*asking)), waiting
 
@@ -184,7 +203,7 @@ def test_workers_share_the_port_and_one_that_dies_is_replaced(tmp_path: Path) ->
         assert max(seen) in _worker_ids(server, 1)
         assert len(_worker_ids(server, 2) - {min(seen)}) == 2
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(15) == 0
+        assert server.process.wait(90) == 0
 
 
 def _worker_ids(server: Any, count: int) -> set[int]:

@@ -18,7 +18,7 @@ from tests.kit.processes import free_ports
 from tests.unit.dataplane.store import Store, running
 
 CONTENT = random.Random(SEED).randbytes(300_000)
-FAST = TransferSettings(connections=4, piece_bytes=50_000, stall_seconds=0.15, attempts=3)
+FAST = TransferSettings(connections=4, piece_bytes=50_000, stall_seconds=0.5, attempts=12)
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_redirects_are_followed_but_not_for_ever(store: Store, tmp_path: Path) -
 def test_nobody_listening_is_one_sentence(tmp_path: Path) -> None:
     [port] = free_ports(1)
     with pytest.raises(Interrupted, match="cannot be reached"):
-        download(f"http://127.0.0.1:{port}/m", str(tmp_path), Patterns(), FAST, {}, io.StringIO())
+        download(f"http://127.0.0.1:{port}/m", str(tmp_path), Patterns(), TransferSettings(attempts=2), {}, io.StringIO())
 
 
 def test_a_login_page_is_not_a_model(store: Store, tmp_path: Path) -> None:
