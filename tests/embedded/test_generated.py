@@ -157,4 +157,4 @@ def test_two_servers_cannot_be_told_apart(both: Both, space: str, number: int) -
 
 def _events(api: Api, path: str, version: str) -> list[Any]:
     """The types and objects of all events since then."""
-    return [[event["type"], normal(event["object"])] for event in api.watch(path, seconds=1, resourceVersion=version)]
+    return [[event["type"], normal(event["object"])] for event in api.watch(path, seconds=2, resourceVersion=version)]

@@ -46,7 +46,7 @@ class Shell:
             *words,
         ]
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})}
+            command, input=text, capture_output=True, text=True, timeout=180, env={**os.environ, **(env or {})}
         )
         assert (done.returncode != 0) == fails, f"{' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr

@@ -38,7 +38,7 @@ class Caller:
         return status, msgspec.json.decode(answer) if answer[:1] == b"{" else answer
 
     async def eventually(self, path: str, wanted: int) -> Json:
-        for _ in range(200):
+        for _ in range(2000):
             status, value = await self("GET", path)
             if status == wanted:
                 return value
@@ -69,7 +69,7 @@ async def test_a_child_of_two_owners_lives_until_the_second_goes(call: Caller) -
         references.append({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": owner["metadata"]["uid"]})
     await call("POST", MAPS, {"metadata": {"name": "child", "ownerReferences": references}})
     await call("DELETE", f"{MAPS}/one")
-    for _ in range(100):
+    for _ in range(1000):
         _, child = await call("GET", f"{MAPS}/child")
         if len(child["metadata"]["ownerReferences"]) == 1:
             break
@@ -106,7 +106,7 @@ async def test_foreground_waits_for_blocking_children(call: Caller) -> None:
     )
     _, dying = await call("DELETE", f"{MAPS}/owner", query="propagationPolicy=Foreground")
     assert dying["metadata"]["finalizers"] == ["foregroundDeletion"]
-    for _ in range(100):
+    for _ in range(1000):
         _, child = await call("GET", f"{MAPS}/child")
         if "deletionTimestamp" in child["metadata"]:
             break
@@ -180,7 +180,7 @@ async def test_aggregated_roles_grow(call: Caller) -> None:
         roles,
         {"metadata": {"name": "w", "labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}, "rules": rules},
     )
-    for _ in range(100):
+    for _ in range(1000):
         _, admin = await call("GET", f"{roles}/admin")
         if rules[0] in admin["rules"]:
             return

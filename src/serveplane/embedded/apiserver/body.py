@@ -17,7 +17,6 @@ from serveplane.objects import Json, yamlio
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 ACCEPTED = (JSON, YAML, PROTOBUF)
 LIMIT = 3 << 20
-DEPTH = 100
 
 
 def media_type(headers: Mapping[str, str]) -> str:

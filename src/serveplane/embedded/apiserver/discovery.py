@@ -1,11 +1,10 @@
 """What the server serves: `/api`, `/apis`, resource lists, and the aggregated form newer clients ask for."""
 
+import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import msgspec
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.request import Answer, Request
@@ -110,7 +109,6 @@ def _entries(resource: Resource) -> Iterable[Json]:
 
 
 def _hash(resource: Resource) -> str:
-    import base64
 
     digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
@@ -185,7 +183,3 @@ def _kind(group: str, version: str, kind: str, resource: Resource) -> Mapping[st
     if (group, version) == (resource.group, resource.version) and resource.custom is None:
         return {"group": "", "version": "", "kind": kind}
     return {"group": group, "version": version, "kind": kind}
-
-
-def encoded_size(value: Any) -> int:
-    return len(msgspec.json.encode(value))

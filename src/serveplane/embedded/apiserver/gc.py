@@ -195,13 +195,11 @@ class GarbageCollector(Loop):
         await self._unfinalize(record, resource, ORPHAN)
 
     async def _foreground(self, record: Record, resource: Resource, meta: _Meta) -> None:
-        blocking = False
         for place in list(self._dependents.get(meta.uid, ())):
             dependent, kind = self._core.store.get(*place), self._core.stored_resource(place.bucket)
             if dependent is None or kind is None:
                 continue
             inner = _decode(dependent.data).metadata
-            blocking |= any(owner.uid == meta.uid and owner.blockOwnerDeletion for owner in inner.ownerReferences or ())
             await self._judge(dependent, kind, inner)
         still = [place for place in self._dependents.get(meta.uid, ()) if self._blocks(place, meta.uid)]
         if not still:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 CONTROLLER = User("system:serviceaccount:kube-system:namespace-controller", ("system:masters", "system:authenticated"))
-RETRY_SECONDS = 0.5
 
 
 class NamespaceController(Loop):

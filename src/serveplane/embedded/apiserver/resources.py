@@ -1,6 +1,6 @@
 """The resources the server knows: Kubernetes' own from a table, custom ones as their definitions come and go."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources as package_files
@@ -64,7 +64,6 @@ class Registry:
     def __init__(self) -> None:
         self._by_path: dict[tuple[str, str, str], Resource] = {}
         self.revision = 0
-        self._listeners: list[Callable[[], None]] = []
         for resource in builtins():
             self._by_path[resource.group, resource.version, resource.plural] = resource
 

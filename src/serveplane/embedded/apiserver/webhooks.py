@@ -1,7 +1,6 @@
 """Calling webhooks: by URL, or by Service through its ready endpoints."""
 
 import base64
-import ipaddress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -131,10 +130,3 @@ def _review(data: bytes) -> Json:
     if not isinstance(value, dict):
         raise CallFailed("received invalid webhook response: not an object")
     return value
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -5,6 +5,8 @@ import base64
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.admission.matching import matched_resource
 from serveplane.embedded.apiserver.crd import rules
@@ -88,7 +90,7 @@ class Hooks:
             )
         before = await self._seen(resource, write, write.value)
         try:
-            operations = errors_free_json(base64.b64decode(response["patch"]))
+            operations = _operations(base64.b64decode(response["patch"]))
             after = jsonpatch.json_patched(before, operations)
         except (jsonpatch.PatchFailed, ValueError) as error:
             raise errors.internal(f"jsonpatch of webhook {hook.name!r} failed: {error}") from None
@@ -206,8 +208,7 @@ class Hooks:
         return True
 
 
-def errors_free_json(data: bytes) -> Any:
-    import msgspec
+def _operations(data: bytes) -> Any:
 
     value = msgspec.json.decode(data)
     if not isinstance(value, list):
