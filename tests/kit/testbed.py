@@ -9,6 +9,8 @@
 
 Nothing runs pods: `tests.kit.world` plays that part, or a node joins. With $KUBECONFIG set, that cluster is used as it is.
 """
+import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -23,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 import yaml
@@ -39,6 +41,7 @@ START_SECONDS = 120.0  # on an idle machine it takes four; two cores shared by m
 ATTEMPTS = 3           # a port found free may be taken by the time the server wants it
 ADMISSION = "ServiceAccount,PodSecurity,OwnerReferencesPermissionEnforcement"
 MEMORY = Path("/dev/shm")
+PREFIX, CLAIM, CLAIM_SECONDS = "serveplane-testbed-", "claim", 60.0
 
 Json = dict[str, Any]
 
@@ -66,6 +69,7 @@ class Testbed:
     audit: AuditLog | None = None          # None on a cluster that is not ours
     network: ServiceNetwork | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    claim: IO[bytes] | None = None               # open and locked while we live; the kernel lets go of it when we do not
 
     def call(self, method: str, path: str, body: Json | None = None, content_type: str = "application/json") -> Json:
         """One request as the administrator; for set-up code that has no event loop yet."""
@@ -117,6 +121,8 @@ class Testbed:
             stop(process)
         if self.network:
             self.network.close()
+        if self.claim:
+            self.claim.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -126,8 +132,10 @@ def start_testbed() -> Testbed:
         return _existing(Path(os.environ["KUBECONFIG"]))
     programs = {name: program(name) for name in REQUIRED}
     for attempt in range(ATTEMPTS):
-        folder = Path(tempfile.mkdtemp(prefix="serveplane-testbed-", dir=_fast_folder()))
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_fast_folder()))
+        _sweep(folder.parent)
         bed = _launch(programs, folder)
+        bed.claim = _claim(folder)
         try:
             _await_ready(bed)
         except Exception:
@@ -176,6 +184,21 @@ def call(url: str, token: str, ca: Path | None, method: str, path: str, body: Js
 def _fast_folder() -> Path | None:
     """Memory, where there is enough of it: etcd then never waits for a disk that others keep busy."""
     return MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2 << 30 else None
+
+
+def _claim(folder: Path) -> IO[bytes]:
+    claim = (folder / CLAIM).open("wb")
+    fcntl.flock(claim, fcntl.LOCK_EX)
+    return claim
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what killed test runs left behind: folders that were claimed, and whose claim nobody holds any more."""
+    for claim in parent.glob(f"{PREFIX}*/{CLAIM}"):
+        with contextlib.suppress(OSError), claim.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if time.time() - claim.stat().st_mtime > CLAIM_SECONDS:      # not one that is being claimed right now
+                shutil.rmtree(claim.parent, ignore_errors=True)
 
 
 def _existing(kubeconfig: Path) -> Testbed:

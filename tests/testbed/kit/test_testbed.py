@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.api import Api, Refused
-from tests.kit.testbed import Testbed
+from tests.kit.testbed import CLAIM, PREFIX, Testbed, _claim, _sweep
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.testbed
@@ -106,6 +106,18 @@ def test_nothing_is_left_when_the_test_run_is_killed(testbed: Testbed, tmp_path:
         time.sleep(0.05)
     os.kill(child, signal.SIGKILL)
     pytest.fail("the program outlived the test run")
+
+
+def test_what_a_killed_run_left_is_swept_by_the_next(tmp_path: Path) -> None:
+    left, held = (tmp_path / f"{PREFIX}{name}" for name in ("left", "held"))
+    for folder in (left, held):
+        folder.mkdir()
+        (folder / CLAIM).touch()
+        os.utime(folder / CLAIM, (0, 0))
+    with _claim(held):
+        os.utime(held / CLAIM, (0, 0))
+        _sweep(tmp_path)
+        assert (left.exists(), held.exists()) == (False, True)
 
 
 def _alive(pid: int) -> bool:
