@@ -8,7 +8,7 @@ from pathlib import Path
 CACHE = Path(os.environ.get("SERVEPLANE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "serveplane")
 KSERVE = ("kserve==0.21.0", "scikit-learn==1.9.1")
 KSERVE_STORAGE = ("kserve-storage==0.21.0",)
-MLSERVER = ("mlserver", "mlserver-sklearn")
+MLSERVER = ("mlserver==1.7.1", "mlserver-sklearn==1.7.1")
 TRITON = ("tritonclient[all]==2.73.0",)
 
 
@@ -19,7 +19,7 @@ def environment(packages: tuple[str, ...]) -> Path | None:
     if not (folder / "complete").exists():
         try:
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True, capture_output=True)
-            install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages]
+            install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--retries", "1", "--timeout", "20", *packages]
             subprocess.run(install, check=True, capture_output=True, timeout=400)
             subprocess.run([python, "-m", "compileall", "-q", folder / "lib"], check=False, capture_output=True)
         except (subprocess.SubprocessError, OSError):
