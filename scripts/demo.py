@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVEPLANE = [sys.executable, "-m", "serveplane.cli.main"]
-PATIENCE = 120.0
+PATIENCE = 240.0
 
 
 def main() -> int:

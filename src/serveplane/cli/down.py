@@ -11,7 +11,7 @@ from pathlib import Path
 from serveplane.cli.cluster.folder import Folder, default_folder
 from serveplane.clock import SYSTEM
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import logging.handlers
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from serveplane.cli.cluster.folder import ClusterError, Folder, default_folder
 from serveplane.cli.cluster.progress import Progress
 from serveplane.clock import SYSTEM
+
+READY = "SERVEPLANE_READY_FD"   # where a detached cluster says that it is ready
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     folder = Folder(args.data)
+    if _is_abandoned():
+        return 130
     try:
         folder.make()
         return _detached(args, folder) if args.detach else _attached(args, folder)
@@ -55,8 +60,10 @@ async def _main(args: argparse.Namespace, folder: Folder) -> int:
         loop.add_signal_handler(number, _ask_to_stop, stop, folder)
     main = asyncio.create_task(_cluster(args, folder))
     waiting = asyncio.create_task(stop.wait())
+    watching = asyncio.create_task(_stop_if_abandoned(stop))
     await asyncio.wait([main, waiting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
+    for task in (waiting, watching):
+        task.cancel()
     if main.done():
         return main.result()
     main.cancel()
@@ -101,12 +108,13 @@ The cluster is ready.
   kubectl      export KUBECONFIG={_quoted(str(folder.kubeconfig))}
   A service    {state.gateway}/serving/NAMESPACE/NAME/...
 """)
-    if not os.environ.get("SERVEPLANE_READY_FD"):
+    if READY not in os.environ:
         progress.say("Stop it with Ctrl-C.")
         return
-    with contextlib.suppress(OSError):   # whoever waited may be gone
-        os.write(int(os.environ["SERVEPLANE_READY_FD"]), b"ready")
-        os.close(int(os.environ["SERVEPLANE_READY_FD"]))
+    with contextlib.suppress(OSError):   # whoever waited may be gone; that was looked at until now
+        os.write(int(os.environ[READY]), b"ready")
+        os.close(int(os.environ[READY]))
+    del os.environ[READY]
 
 
 def _detached(args: argparse.Namespace, folder: Folder) -> int:
@@ -122,7 +130,7 @@ def _detached(args: argparse.Namespace, folder: Folder) -> int:
     with output.open("wb") as out:
         process = subprocess.Popen([sys.executable, "-m", "serveplane.cli.main", *words], stdin=subprocess.DEVNULL,
                                    stdout=out, stderr=subprocess.STDOUT, start_new_session=True, pass_fds=(writing,),
-                                   env={**os.environ, "SERVEPLANE_READY_FD": str(writing)})
+                                   env={**os.environ, READY: str(writing)})
     os.close(writing)
     try:
         said = os.read(reading, 16)
@@ -137,6 +145,24 @@ def _detached(args: argparse.Namespace, folder: Folder) -> int:
         return process.wait() or 1
     print("It runs in the background; stop it with `serveplane down`.")
     return 0
+
+
+async def _stop_if_abandoned(stop: asyncio.Event) -> None:
+    """Until the cluster is ready somebody waits for it in the foreground; if they are killed, nobody wants it."""
+    while READY in os.environ:
+        if _is_abandoned():
+            stop.set()
+            return
+        await SYSTEM.sleep(0.2)
+
+
+def _is_abandoned() -> bool:
+    """Whether the other end of the pipe that we say "ready" into is closed."""
+    if READY not in os.environ:
+        return False
+    poll = select.poll()
+    poll.register(int(os.environ[READY]), 0)   # errors are always told
+    return bool(poll.poll(0))
 
 
 def _ask_to_stop(stop: asyncio.Event, folder: Folder) -> None:

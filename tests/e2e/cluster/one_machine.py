@@ -15,7 +15,7 @@ import yaml
 
 Json = dict[str, Any]
 SERVEPLANE = [sys.executable, "-m", "serveplane.cli.main"]
-PATIENCE = 90.0
+PATIENCE = 150.0
 
 
 def eventually(what: str, check: Callable[[], Any], patience: float = PATIENCE) -> Any:
@@ -48,7 +48,7 @@ class OneMachine:
         with self.output.open("wb") as out:
             self.process = subprocess.Popen([*SERVEPLANE, "up", "--data", str(self.data), *self.options, *more],
                                             stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-        eventually("the cluster is ready", self._is_ready, 120)
+        eventually("the cluster is ready", self._is_ready, 240)
         self._session = None
 
     def _is_ready(self) -> bool:
@@ -60,7 +60,7 @@ class OneMachine:
     def stop(self, number: int = signal.SIGINT) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(120)
 
     @property
     def state(self) -> Json:

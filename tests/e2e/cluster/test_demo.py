@@ -51,11 +51,11 @@ def test_the_demo_predicts_and_leaves_nothing(unfriendly: dict[str, str]) -> Non
     assert left_behind(unfriendly["TMPDIR"]) == []
 
 
-@pytest.mark.parametrize("seconds", [0.5, 2.5, 6.0])
+@pytest.mark.parametrize("seconds", [1.0, 5.0])
 def test_the_demo_is_interrupted(unfriendly: dict[str, str], seconds: float) -> None:
     process = subprocess.Popen(DEMO, cwd=ROOT, env=unfriendly, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                start_new_session=True)
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGINT)   # as a terminal does it: to the whole foreground group
-    process.communicate(timeout=120)
+    process.communicate(timeout=240)
     assert left_behind(unfriendly["TMPDIR"]) == []

@@ -27,7 +27,7 @@ def joined(testbed: Testbed, folder: Path) -> Iterator[str]:
         yield "process-node"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(90)
 
 
 def _deployment(namespace: str) -> dict[str, Any]:
@@ -47,7 +47,7 @@ async def test_a_real_cluster_runs_pods_on_it(testbed: Testbed, api: Api, namesp
         async def available() -> bool:
             found = await api.get("apps/v1", "Deployment", "joined", namespace)
             return found is not None and (found.get("status") or {}).get("availableReplicas") == 2
-        await eventually(available, 60, lambda: (tmp_path / "node.log").read_text()[-2000:])
+        await eventually(available, 150, lambda: (tmp_path / "node.log").read_text()[-2000:])
         there = await api.list("v1", "Pod", namespace)
         assert {pod["spec"]["nodeName"] for pod in there} == {"process-node"}
         assert len({pod["status"]["podIP"] for pod in there}) == 2
@@ -56,7 +56,7 @@ async def test_a_real_cluster_runs_pods_on_it(testbed: Testbed, api: Api, namesp
 
         async def gone() -> bool:
             return not await api.list("v1", "Pod", namespace)
-        await eventually(gone, 60)
+        await eventually(gone, 150)
     assert _processes(tmp_path / "node") == []
     await api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "process-node"}})
 

@@ -62,7 +62,7 @@ def test_a_prediction_crosses_the_gateway(iris: OneMachine) -> None:
 def test_a_stopped_process_is_missed_and_comes_back(iris: OneMachine) -> None:
     victim = serving_processes(iris).pop()
     os.kill(victim, signal.SIGKILL)
-    eventually("the gateway says 503", lambda: iris.predict(NAME, FLOWER).status_code == 503, 20)
+    eventually("the gateway says 503", lambda: iris.predict(NAME, FLOWER).status_code == 503)
     eventually("the service recovers", lambda: predicted(iris) == [1])
     assert victim not in serving_processes(iris)
     status = iris.pods(LABEL)[0]["status"]["containerStatuses"][0]

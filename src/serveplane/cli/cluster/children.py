@@ -25,7 +25,7 @@ class NodeProcess:
     def pid(self) -> int:
         return self._process.pid if self._process else 0
 
-    async def start(self, patience: float = 30.0) -> None:
+    async def start(self, patience: float = 90.0) -> None:
         """Start, and wait until it says it is ready."""
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(

@@ -9,8 +9,7 @@ from serveplane.kube.kind import Kind, kind_of
 from serveplane.objects import Json
 from serveplane.objects.conditions import condition, is_true
 
-DEFINITION, DEPLOYMENT, POD = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), Kind(
-    "apps/v1", "Deployment"), Kind("v1", "Pod")
+DEPLOYMENT, POD = Kind("apps/v1", "Deployment"), Kind("v1", "Pod")
 MANAGER = "serveplane-up"
 AT_ONCE = 8
 PAUSE = 0.05
@@ -50,19 +49,7 @@ def _batches(objects: Iterable[Json]) -> list[list[Json]]:
     return batches
 
 
-async def established(client: Client, definitions: Sequence[str], clock: Clock, patience: float = 30.0) -> None:
-    deadline = clock.monotonic() + patience
-    for name in definitions:
-        while True:
-            found = await client.find(DEFINITION, name)
-            if found and is_true((found.get("status") or {}).get("conditions"), "Established"):
-                break
-            if clock.monotonic() > deadline:
-                raise TimeoutError(f"the definition {name} was not established in time")
-            await clock.sleep(PAUSE)
-
-
-async def available(client: Client, deployments: Sequence[Json], clock: Clock, patience: float = 60.0) -> None:
+async def available(client: Client, deployments: Sequence[Json], clock: Clock, patience: float = 120.0) -> None:
     """Wait until every Deployment is available; if one is not, say what its pod says."""
     deadline = clock.monotonic() + patience
     for one in deployments:

@@ -1,5 +1,4 @@
 """What all pods of a node share."""
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,7 +30,6 @@ class NodeContext:
     given: Mapping[str, str]        # variables of every container: the API server's address
     allocatable: Mapping[str, Fraction]
     mark: str
-    starts: asyncio.Semaphore       # how many processes may start at once: a laptop has few cores
 
     def pod_folder(self, uid: str) -> Path:
         return self.folder / "pods" / uid

@@ -153,7 +153,7 @@ def _context(client: Client, clock: Clock, options: NodeOptions, recorder: Recor
         addresses=AddressPool(options.network) if has_own_addresses(options.network) else None,
         references=ReferenceWatch(client, clock), record=recorder.event,
         given=_api_server(options.server) | dict(options.variables), allocatable=capacity,
-        mark=str(options.folder.resolve()), starts=asyncio.Semaphore(max(2, os.cpu_count() or 1)))
+        mark=str(options.folder.resolve()))
 
 
 def _reloading(files: tuple[Path, ...]) -> Callable[[], ImageTable]:
