@@ -39,6 +39,8 @@ EXCEPTIONS = {
     "h11": [
         Exception_("RFC 9112 2.2", "one stray empty line before a request line is forgiven",
                    lambda data: bool(re.search(rb"(?:^|\r\n\r\n|hello)\r\n", data))),
+        Exception_("RFC 9112 C.2.2", "HTTP/1.0 may ask to keep the connection; h11 always closes it",
+                   lambda data: b"HTTP/1.0" in data and b"keep-alive" in data),
     ],
     "httptools": [
         Exception_("RFC 9110 7.8", "a server may ignore an Upgrade; httptools stops reading there", lambda data: b"pgrade" in data),

@@ -1,15 +1,18 @@
 """HTTP/2 passed on: frames are cut right, foreign authorities get 421, the compression states stay in step."""
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import hpack
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from serveplane.http import Origin, Request, frames
 from serveplane.http.frames import FrameCutter, FrameError, frame, head_of
 from serveplane.http.http2 import Downward, Http2Proxy, Upward
 from serveplane.http.messages import Peer
+from tests.counts import COUNTS
 from tests.unit.http.wires import Wire, echo, origin, serving, wire
 
 SETTINGS = frame(frames.SETTINGS, 0, 0)
@@ -111,6 +114,22 @@ def test_malformed_requests_are_refused(extra: list[tuple[str, str]]) -> None:
     assert hpack.Decoder().decode(cut_up(upward.replies)[0][1]) == [(":status", "400")]
 
 
+ANY_FRAME = st.builds(frame, st.sampled_from([*range(10), 200]), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=30))
+
+
+@settings(max_examples=COUNTS.fuzzed_objects // 2, deadline=None)
+@given(st.lists(st.one_of(ANY_FRAME, st.sampled_from([Speaker().headers(1, "a"), Speaker().headers(3, "b", end=False)])), max_size=6),
+       st.integers(1, 40), st.binary(max_size=2))
+def test_whatever_comes_is_passed_or_refused(pieces: list[bytes], size: int, noise: bytes) -> None:
+    """Nothing a peer sends raises anything but FrameError, which ends its connection and no other."""
+    data = b"".join(pieces)
+    data = data[:len(data) // 2] + noise + data[len(data) // 2:]
+    for walker in (Upward(Peer()), Downward(Upward(Peer()))):
+        with suppress(FrameError):
+            for at in range(0, len(data), size):
+                walker.feed(data[at:at + size])
+
+
 def test_our_frames_go_between_theirs() -> None:
     downward, ours = Downward(Upward(Peer())), frame(frames.WINDOW_UPDATE, 0, 0, b"\0\0\0\1")
     assert downward.inject(ours) == ours
@@ -151,7 +170,7 @@ async def passing(known: bool = True) -> AsyncIterator[tuple[int, bytearray]]:
 async def frames_from(client: Wire, count: int) -> list[tuple[frames.FrameHead, bytes]]:
     out = []
     for _ in range(count):
-        head = head_of(await asyncio.wait_for(client.reader.readexactly(9), 5))
+        head = head_of(await asyncio.wait_for(client.reader.readexactly(9), 30))
         out.append((head, await client.reader.readexactly(head.length)))
     return out
 

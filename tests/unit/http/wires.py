@@ -26,19 +26,19 @@ class Wire:
         await self.writer.drain()
 
     async def head(self) -> bytes:
-        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)
+        return await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
 
     async def response(self) -> tuple[int, dict[str, str], bytes]:
         """One answer with a Content-Length."""
         head = (await self.head()).decode("latin-1")
         lines = head.split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:] if line)}
-        body = await asyncio.wait_for(self.reader.readexactly(int(headers.get("content-length", "0"))), 5)
+        body = await asyncio.wait_for(self.reader.readexactly(int(headers.get("content-length", "0"))), 30)
         return int(lines[0].split(" ")[1]), headers, body
 
     async def rest(self) -> bytes:
         """Everything until the server closes."""
-        return await asyncio.wait_for(self.reader.read(-1), 5)
+        return await asyncio.wait_for(self.reader.read(-1), 30)
 
     async def close(self) -> None:
         if self.writer.transport.get_write_buffer_size():
@@ -100,7 +100,7 @@ def answer(status: int = 200, body: bytes = b"ok", fields: bytes = b"") -> bytes
     return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n%b\r\n%b" % (status, len(body), fields, body)
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait for something that happens on the other side of a socket."""
     async with asyncio.timeout(seconds):
         while not condition():   # noqa: ASYNC110
