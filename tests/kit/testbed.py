@@ -134,16 +134,11 @@ def start_testbed() -> Testbed:
     for attempt in range(ATTEMPTS):
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_fast_folder()))
         _sweep(folder.parent)
-        bed = _launch(programs, folder)
-        bed.claim = _claim(folder)
         try:
-            _await_ready(bed)
-        except Exception:
-            bed.stop()
+            return _launch(programs, folder)
+        except RuntimeError:
             if attempt + 1 == ATTEMPTS:
                 raise
-        else:
-            return bed
     raise AssertionError("unreachable")
 
 
@@ -219,24 +214,30 @@ def _existing(kubeconfig: Path) -> Testbed:
 
 
 def _launch(programs: dict[str, Path], folder: Path) -> Testbed:
+    """Everything running and ready, or nothing at all."""
     etcd_port, peer_port, port = free_ports(3)
     authority, tokens = credentials.Authority(folder), credentials.signing_key(folder)
     token = secrets.token_hex(16)
     credentials.write_secret(folder / "tokens.csv", f'{token},admin,admin,"system:masters"\n'.encode())
     url = f"https://127.0.0.1:{port}"
     kubeconfig = credentials.write_kubeconfig(folder / "admin.kubeconfig", url, authority.certificate, token)
-    bed = Testbed(url, token, authority.certificate, kubeconfig, folder, AuditLog(folder / "audit.log"))
+    bed = Testbed(url, token, authority.certificate, kubeconfig, folder, AuditLog(folder / "audit.log"), claim=_claim(folder))
     bed.network = ServiceNetwork(folder / "network.sock", lambda path: bed.call("GET", path))
     commands = {
         "etcd": _etcd(folder, etcd_port, peer_port),
         "kube-apiserver": _apiserver(folder, port, etcd_port, authority, tokens, bed.network),
         "kube-controller-manager": _controller_manager(folder, kubeconfig, authority, tokens),
     }
-    for name in ("etcd", "kube-apiserver"):
-        bed.processes[name] = start([programs[name], *commands[name]], folder / f"{name}.log")
-    _await(lambda: bed.call("GET", "/readyz"), bed)
-    last = "kube-controller-manager"      # it gives up if the API server is not there yet
-    bed.processes[last] = start([programs[last], *commands[last]], folder / f"{last}.log")
+    try:
+        for name in ("etcd", "kube-apiserver"):
+            bed.processes[name] = start([programs[name], *commands[name]], folder / f"{name}.log")
+        _await(lambda: bed.call("GET", "/readyz"), bed)
+        last = "kube-controller-manager"      # it gives up if the API server is not there yet
+        bed.processes[last] = start([programs[last], *commands[last]], folder / f"{last}.log")
+        _await(lambda: bed.call("GET", "/api/v1/namespaces/default/serviceaccounts/default"), bed)
+    except BaseException:
+        bed.stop()
+        raise
     return bed
 
 
@@ -275,10 +276,6 @@ def _controller_manager(folder: Path, kubeconfig: Path, authority: credentials.A
 def _written(path: Path, content: Json) -> Path:
     path.write_bytes(msgspec.json.encode(content))    # JSON is YAML, so every Kubernetes program reads it
     return path
-
-
-def _await_ready(bed: Testbed) -> None:
-    _await(lambda: bed.call("GET", "/api/v1/namespaces/default/serviceaccounts/default"), bed)
 
 
 def _await(question: Any, bed: Testbed) -> None:

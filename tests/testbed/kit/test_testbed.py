@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.api import Api, Refused
-from tests.kit.testbed import CLAIM, PREFIX, Testbed, _claim, _sweep
+from tests.kit.testbed import CLAIM, PREFIX, Testbed, _claim, _sweep, start_testbed
 from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.testbed
@@ -118,6 +118,20 @@ def test_what_a_killed_run_left_is_swept_by_the_next(tmp_path: Path) -> None:
         os.utime(held / CLAIM, (0, 0))
         _sweep(tmp_path)
         assert (left.exists(), held.exists()) == (False, True)
+
+
+def test_a_control_plane_that_does_not_come_up_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager"):
+        (tmp_path / name).write_text("#!/bin/sh\necho bind: address already in use\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.setattr("tests.kit.testbed._fast_folder", lambda: folder)
+    with pytest.raises(RuntimeError, match="address already in use"):
+        start_testbed()
+    assert list(folder.iterdir()) == []
 
 
 def _alive(pid: int) -> bool:
