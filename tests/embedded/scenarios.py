@@ -149,13 +149,6 @@ def watch_from_the_start(api: Api, space: str) -> Seen:
 
 
 @scenario
-def too_old(api: Api, space: str) -> Seen:
-    events = list(api.watch(_maps(space), seconds=2, resourceVersion="1"))
-    first = events[0] if events else None
-    return [first["type"] if first else None]
-
-
-@scenario
 def names_made_up(api: Api, space: str) -> Seen:
     made = api.call("POST", _maps(space), {"metadata": {"generateName": "made-"}})
     name = made.value["metadata"]["name"]

@@ -174,13 +174,22 @@ PATTERNS = (
 
 def normal(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
+        found = {
             _text(key): REPLACED[key] if key in REPLACED and item else _member(key, item)
             for key, item in sorted(value.items())
         }
+        return _without_order(found)
     if isinstance(value, list):
         return [normal(item) for item in value]
     return _text(value) if isinstance(value, str) else value
+
+
+def _without_order(found: Json) -> Json:
+    """Several faults of one object are told in the order of a Go map; they are compared as causes, so the message need not list them."""
+    causes = (found.get("details") or {}).get("causes") if isinstance(found.get("details"), dict) else None
+    if found.get("reason") == "Invalid" and causes and len(causes) > 1:
+        found["message"] = found["message"].partition(" is invalid: ")[0]
+    return found
 
 
 def _member(key: str, item: Any) -> Any:
