@@ -2,8 +2,9 @@
 
     python bench/apiserver.py [--seconds 3] [--json FILE]
 
-Creates, gets, lists, server-side applies and watch latency, with authentication, RBAC, admission, validation and managedFields on both
-sides. Gates: creates >= 1.5x, gets >= 3x, lists >= 2x, applies >= 1x, watch p50 <= 0.75x, memory <= half.
+Creates, gets, lists, server-side applies and watch latency, with authentication, RBAC, admission, validation and
+managedFields on both sides. Gates: creates >= 1.5x, gets >= 3x, lists >= 2x, applies >= 1x, watch p50 <= 0.75x, memory
+<= half.
 """
 
 import argparse
