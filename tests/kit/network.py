@@ -6,6 +6,8 @@ that proxy. So webhook configurations and conversion run unchanged, with the cer
 """
 import asyncio
 import contextlib
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +15,16 @@ from typing import Any
 
 Json = dict[str, Any]
 Endpoint = tuple[str, int]
+SHORT = Path("/tmp")      # the path of a socket has room for a hundred characters only
 
 
 class ServiceNetwork:
     """Runs on a thread of its own, so that it serves whatever the test's event loop is doing."""
 
-    def __init__(self, socket: Path, get: Callable[[str], Json]) -> None:
-        self._socket, self._get = socket, get
+    def __init__(self, get: Callable[[str], Json]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="sp-", dir=SHORT if SHORT.is_dir() else None))
+        self._socket, self._get = self._folder / "network", get
+        self._problem: OSError | None = None
         self._exposed: dict[tuple[str, str], int] = {}
         self._addresses: dict[str, tuple[str, str]] = {}     # cluster IP -> the Service that had it when last looked up
         self._loop = asyncio.new_event_loop()
@@ -27,6 +32,8 @@ class ServiceNetwork:
         self._thread = threading.Thread(target=self._run, name="service-network", daemon=True)
         self._thread.start()
         self._started.wait()
+        if self._problem:
+            raise self._problem
 
     def egress_selection(self) -> Json:
         """What to tell kube-apiserver with --egress-selector-config-file."""
@@ -40,11 +47,17 @@ class ServiceNetwork:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_unix_server(self._serve, path=str(self._socket)))
-        self._started.set()
+        try:
+            server = self._loop.run_until_complete(asyncio.start_unix_server(self._serve, path=str(self._socket)))
+        except OSError as problem:
+            self._problem = problem
+            return
+        finally:
+            self._started.set()
         self._loop.run_forever()
         server.close()
         for task in asyncio.all_tasks(self._loop):

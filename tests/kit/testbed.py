@@ -222,7 +222,7 @@ def _launch(programs: dict[str, Path], folder: Path) -> Testbed:
     url = f"https://127.0.0.1:{port}"
     kubeconfig = credentials.write_kubeconfig(folder / "admin.kubeconfig", url, authority.certificate, token)
     bed = Testbed(url, token, authority.certificate, kubeconfig, folder, AuditLog(folder / "audit.log"), claim=_claim(folder))
-    bed.network = ServiceNetwork(folder / "network.sock", lambda path: bed.call("GET", path))
+    bed.network = ServiceNetwork(lambda path: bed.call("GET", path))
     commands = {
         "etcd": _etcd(folder, etcd_port, peer_port),
         "kube-apiserver": _apiserver(folder, port, etcd_port, authority, tokens, bed.network),
