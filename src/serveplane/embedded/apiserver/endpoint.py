@@ -36,14 +36,14 @@ async def listen(server: "ApiServer", folder: Path, host: str = "127.0.0.1", por
     """Serve with the authority kept in `folder`/pki and write `folder`/kubeconfig."""
     check_private(folder)
     authority = Authority(folder / "pki", server.clock)
-    serving = authority.issue(
-        "apiserver", "kube-apiserver", hosts=sorted({*SERVER_NAMES, host}), server=True, client=False
-    )
+    names = sorted({*SERVER_NAMES, host})
+    serving = authority.issue("apiserver", "kube-apiserver", hosts=names, server=True, client=False)
     admin = authority.issue("admin", "kubernetes-admin", ["system:masters"])
     tls = http.TlsConfig(serving.certificate, serving.key, client_ca=authority.pair.certificate)
     server.core.nodes.trust(authority)
     server.core.authenticator.signer = Signer(folder / "pki" / "sa.key")
-    listener = await server.serve(host, port, tls)
+    # A page in a browser can make a name of its own resolve to loopback; only the names of our certificate are answered.
+    listener = await server.serve(host, port, tls, hosts={*names, "[::1]"})
     await bootstrap.announce(server.core, host, listener.port)
     url = f"https://{host}:{listener.port}"
     config = kubeconfig(url, authority.certificate, certificate=admin)

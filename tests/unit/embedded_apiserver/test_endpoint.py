@@ -1,0 +1,28 @@
+"""What listens on loopback answers only to its own names, and keeps its keys to itself."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from serveplane.embedded.testing import api_server
+from serveplane.http import Client
+
+
+@pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("localhost", 200), ("[::1]", 200), ("rebound.example.com", 421)])
+async def test_only_own_names_are_answered(tmp_path: Path, host: str, status: int) -> None:
+    async with api_server(tmp_path / "data", https=True) as server:
+        assert server.endpoint is not None
+        client = Client(tls=ssl.create_default_context(cafile=str(server.endpoint.ca_file)))
+        try:
+            response = await client.request("GET", f"{server.url}/version", headers={"Host": host})
+            await response.read()
+        finally:
+            await client.close()
+    assert response.status == status
+
+
+async def test_the_folder_and_the_kubeconfig_are_private(tmp_path: Path) -> None:
+    async with api_server(tmp_path / "data", https=True) as server:
+        assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+        assert server.kubeconfig.stat().st_mode & 0o777 == 0o600
