@@ -15,13 +15,9 @@ Right = tuple[str, str, str]  # group, resource, verb
 # Granted although no recorded case uses it, and why.
 WITH_A_REASON: dict[Right, str] = {
     ("serving.kserve.io", "inferenceservices/finalizers", "update"): "an owner reference that blocks deletion needs it",
-    ("serving.kserve.io", "inferencegraphs/finalizers", "update"): "the same, for the controller of graphs",
-    ("serving.kserve.io", "inferencegraphs/status", "patch"): "the controller of graphs",
-    ("serving.kserve.io", "trainedmodels/status", "patch"): "the controller of trained models",
     ("serving.kserve.io", "trainedmodels", "delete"): "a deleted service takes its TrainedModels with it",
+    ("opentelemetry.io", "opentelemetrycollectors", "delete"): "a service that no longer scales by pod metrics loses its collector",
     ("", "secrets", "update"): "certificates written back whole",
-    ("events.k8s.io", "events", "create"): "events of the newer group",
-    ("events.k8s.io", "events", "patch"): "events of the newer group",
     ("coordination.k8s.io", "leases", "patch"): "releasing a lease",
 }
 READS = frozenset({"get", "list", "watch"})
