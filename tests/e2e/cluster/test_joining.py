@@ -13,6 +13,7 @@ import pytest
 from tests.kit.api import Api
 from tests.kit.testbed import Testbed
 from tests.kit.waiting import eventually
+from tests.kit.world.rules import OFF
 
 pytestmark = pytest.mark.testbed
 
@@ -41,6 +42,8 @@ def _deployment(namespace: str) -> dict[str, Any]:
 
 async def test_a_real_cluster_runs_pods_on_it(testbed: Testbed, api: Api, namespace: str, tmp_path: Path) -> None:
     deployment = _deployment(namespace)
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    await api.patch(space, {"metadata": {"annotations": {OFF: "true"}}})  # nobody plays these pods: a real node runs them
     with testbed.scheduler(), joined(testbed, tmp_path / "node"):
         await api.create(deployment)
 
