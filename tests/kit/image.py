@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -70,10 +70,16 @@ def _script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def command(tree: Path, *arguments: str) -> list[str]:
-    """Runs /manager of a tree as uid 65532 on a read-only root with an empty /tmp; needs root for the mounts."""
+def command(tree: Path, *arguments: str, handed: Path | None = None, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Runs /manager of a tree as uid 65532 on a read-only root; needs root for the mounts.
+
+    /tmp is empty but for the files of the folder `handed`; nothing of our own environment goes in, only what is given.
+    """
     steps = (
         'mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount -t tmpfs -o mode=1777 tmp "$1/tmp" && '
-        'root=$1 inside=$2 && shift 2 && exec chroot --userspec=65532:65532 "$root" /bin/sh -c "$inside" sh "$@"'
+        'if [ "$2" ]; then install -o 65532 -m 0400 -t "$1/tmp" "$2"/*; fi && shift 2 && '
+        'exec env -i PATH="$PATH" "$@"'
     )
-    return ["unshare", "--mount", "sh", "-c", steps, "sh", str(tree), INSIDE, *arguments]
+    given = [f"{name}={value}" for name, value in (environment or {}).items()]
+    inside = ["chroot", "--userspec=65532:65532", str(tree), "/bin/sh", "-c", INSIDE, "sh", *arguments]
+    return ["unshare", "--mount", "sh", "-c", steps, "sh", str(tree), str(handed or ""), *given, *inside]
