@@ -1,10 +1,11 @@
 """The form an answer takes: objects as they are stored, a Table for people, or metadata only.
 
 Objects are stored in the form of a GET, so the plain form costs nothing; a list cuts off the leading type of each
-item, as the real server leaves it out there.
+item, as the real server leaves it out there. A long list goes out in pieces: the reader takes one while the next is
+made, others get their turn in between, and the whole is never in memory a second time.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from serveplane.objects import Json
 
 OBJECT, TABLE, METADATA = "object", "table", "metadata"
 META_GROUP = "meta.k8s.io"
+PIECE_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -101,23 +103,61 @@ def partial(value: Json, form: Form) -> Json:
     }
 
 
-def many(form: Form, resource: Resource, items: Iterable[bytes], metadata: Json, include: str = "") -> bytes:
+def many(
+    form: Form, resource: Resource, items: Iterable[bytes], metadata: Json, include: str = ""
+) -> bytes | AsyncIterator[bytes]:
     """A whole list answer."""
     if form.kind == TABLE:
         return errors.encoded(
             tables.table(resource, map(msgspec.json.decode, items), metadata, form.version, include, form.clock.now())
         )
-    meta = errors.encoded(metadata)
+    start = b""
+    kind, version = resource.list_kind, resource.api_version
     if form.kind == METADATA:
-        head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":' % form.version.encode()
-        parts = [errors.encoded(partial(msgspec.json.decode(item), form)) for item in items]
-        return b'%s%s,"items":[%s]}' % (head, meta, b",".join(parts))
-    head = b'{"kind":"%s","apiVersion":"%s","metadata":' % (resource.list_kind.encode(), resource.api_version.encode())
-    if resource.custom is None:
+        kind, version = "PartialObjectMetadataList", f"{META_GROUP}/{form.version}"
+        items = [errors.encoded(partial(msgspec.json.decode(item), form)) for item in items]
+    elif resource.custom is None:
         start = prefix(resource)
-        size = len(start)
-        items = [b"{" + item[size:] if item.startswith(start) else item for item in items]
-    return b'%s%s,"items":[%s]}' % (head, meta, b",".join(items))
+    head = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
+        kind.encode(),
+        version.encode(),
+        errors.encoded(metadata),
+    )
+    return _listed(head, list(items), start)
+
+
+def _listed(head: bytes, items: Sequence[bytes], start: bytes) -> bytes | AsyncIterator[bytes]:
+    pieces = _pieces(head, items, start)
+    if sum(map(len, items)) <= PIECE_BYTES:
+        return b"".join(pieces)
+    return _turn_by_turn(pieces)
+
+
+async def _turn_by_turn(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def _pieces(head: bytes, items: Sequence[bytes], start: bytes) -> Iterator[bytes]:
+    """The list, without the `start` of its items, in pieces that are copied once."""
+    begin, size, lead = 0, 0, head
+    for end, item in enumerate(items, 1):
+        size += len(item)
+        if size > PIECE_BYTES:
+            yield _joined(lead, items[begin:end], start)
+            begin, size, lead = end, 0, b","
+    if begin < len(items) or not items:
+        yield _joined(lead, items[begin:], start)
+    yield b"]}"
+
+
+def _joined(lead: bytes, items: Sequence[bytes], start: bytes) -> bytes:
+    cut = len(start)
+    if not cut or not items:
+        return lead + b",".join(items)
+    parts = [b"{" + item[cut:] if item.startswith(start) else item for item in items]
+    parts[0] = lead + parts[0]
+    return b",".join(parts)
 
 
 EventEncoder = Callable[[str, bytes], bytes]
