@@ -1,14 +1,16 @@
-"""One request as the server's core sees it, free of HTTP: who, what, with which options."""
+"""One request as the core of the server sees it: who, what, with which options."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from serveplane import http
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.paths import Target
 
 Body = bytes | AsyncIterator[bytes]
+Upgrade = Callable[[http.Tunnel], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Answer(NamedTuple):
     body: Body
     content_type: str = "application/json"
     headers: Mapping[str, str] = {}
+    upgrade: Upgrade | None = None
+    """Takes the connection over; only with 101."""
 
 
 @dataclass

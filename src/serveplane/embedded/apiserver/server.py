@@ -95,21 +95,14 @@ class ApiServer:
         except http.PayloadTooLarge:
             refusal = errors.too_large(LIMIT)
             return http.Response(refusal.code, [("Content-Type", "application/json")], errors.encoded(refusal.status()))
-        peer = request.peer
-        status, answered, content = await self.handle(
-            request.method, request.path, request.query, headers, body, peer=peer
-        )
-        return http.Response(status, list(_fields(answered)), content)
+        asked = Request(request.method, request.path, parse_query(request.query), headers, body, ANONYMOUS)
+        answer = await self._answered(asked, known=False, peer=request.peer)
+        if answer.upgrade is not None:
+            return http.Upgrade(answer.upgrade, list(answer.headers.items()), answer.status)
+        return http.Response(answer.status, list(_fields(_headers(answer, asked))), answer.body)
 
     async def handle(
-        self,
-        method: str,
-        path: str,
-        query: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        user: User | None = None,
-        peer: http.Peer | None = None,
+        self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, user: User | None = None
     ) -> Reply:
         """Answer one request. `user` is given where the caller is known already; else credentials are read off the headers."""
         lowered = (
@@ -118,18 +111,23 @@ class ApiServer:
             else {name.lower(): value for name, value in headers.items()}
         )
         request = Request(method, path, parse_query(query), lowered, body, user or ANONYMOUS)
-        try:
-            if user is None:
-                request.user = self.core.authenticator.user(lowered, peer)
-            answer = await self._answer(request)
-        except errors.Refusal as refusal:
-            answer = _refused(refusal)
-        except LogError as error:
-            answer = _refused(errors.internal(f"the write could not be stored: {error}"))
-        except Exception as error:
-            self.core.log.exception("%s %s", method, path)
-            answer = _refused(errors.internal(f"{type(error).__name__}: {error}"))
+        answer = await self._answered(request, known=user is not None)
+        if answer.upgrade is not None:
+            answer = _refused(errors.bad_request("a call in process cannot be upgraded"))
         return answer.status, _headers(answer, request), answer.body
+
+    async def _answered(self, request: Request, *, known: bool, peer: http.Peer | None = None) -> Answer:
+        try:
+            if not known:
+                request.user = self.core.authenticator.user(request.headers, peer)
+            return await self._answer(request)
+        except errors.Refusal as refusal:
+            return _refused(refusal)
+        except LogError as error:
+            return _refused(errors.internal(f"the write could not be stored: {error}"))
+        except Exception as error:
+            self.core.log.exception("%s %s", request.method, request.path)
+            return _refused(errors.internal(f"{type(error).__name__}: {error}"))
 
     async def _answer(self, request: Request) -> Answer:
         target = parse_target(request.path)

@@ -7,6 +7,7 @@ from serveplane.embedded.apiserver import accounts, errors, patching, pods, read
 from serveplane.embedded.apiserver.auth import reviews
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.apiserver.streams import portforward
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
@@ -20,7 +21,8 @@ SPECIAL: dict[tuple[str, str], Handler] = {
     ("pods", "eviction"): pods.eviction,
     ("pods", "log"): pods.log,
     ("serviceaccounts", "token"): accounts.token,
-    **{("pods", name): pods.streaming for name in ("exec", "attach", "portforward", "proxy")},
+    **{("pods", name): pods.streaming for name in ("exec", "attach", "proxy")},
+    ("pods", "portforward"): portforward.portforward,
     ("services", "proxy"): pods.streaming,
     ("nodes", "proxy"): pods.streaming,
 }
