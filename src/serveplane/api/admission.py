@@ -141,6 +141,12 @@ def _version_schema(version: Version) -> Json:
     return version_schema(version)
 
 
+def prepare(*kinds: tuple[str, str]) -> None:
+    """Put together the schemas of these (apiVersion, kind) now rather than during the first review."""
+    for kind in kinds:
+        SCHEMAS[kind]()
+
+
 SCHEMAS: Mapping[tuple[str, str], Callable[[], Json]] = {
     (f"serving.kserve.io/{version.name}", row.kind): partial(_version_schema, version)
     for row in DEFINITIONS

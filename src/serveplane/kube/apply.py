@@ -11,8 +11,10 @@ server
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from serveplane.kube.client import Client, PatchType
 from serveplane.kube.diff import differences
@@ -94,8 +96,12 @@ class _Plan:
     desired: Json
     shape: Shape
     digest: bytes
-    fields: Fields
     warnings: tuple[str, ...]
+
+    @cached_property
+    def fields(self) -> Fields:
+        """What we own once it is applied."""
+        return planned_fields(self.desired, self.shape)
 
 
 class ApplyEngine:
@@ -184,9 +190,7 @@ class ApplyEngine:
         shape = await self._shapes.of(ref.kind)
         warnings: list[str] = []
         desired = applicable(child, shape, lambda text: warnings.append(f"{ref}: {text}"))
-        return _Plan(
-            owner, ref_of(owner), ref, desired, shape, written, planned_fields(desired, shape), tuple(warnings)
-        )
+        return _Plan(owner, ref_of(owner), ref, desired, shape, written, tuple(warnings))
 
     async def _compare(self, plan: _Plan, live: Json) -> tuple[Json, Did]:
         self._check_control(plan, live)
@@ -211,6 +215,10 @@ class ApplyEngine:
         drift = self._drift(plan, live)
         await self._hand_over_replicas(plan, live)
         answered = await self._send(plan)
+        if not self._is_exact(plan, answered):
+            told = [*map(str, differences(plan.desired, answered, plan.shape))]
+            LOG.debug("%s is stored otherwise than written: %s", plan.ref, told)
+            self._shapes.forget(plan.ref.kind)
         for manager, names in drift:
             self._report(
                 plan.owner,
@@ -221,13 +229,11 @@ class ApplyEngine:
         return answered
 
     async def _send(self, plan: _Plan) -> Json:
-        """Apply. Where the server stores the plan otherwise than written, that is remembered, not to apply it for ever."""
-        answered = await self._client.apply(plan.desired, self._manager, force=True)
-        self._note(plan.ref.kind, answered)
-        if not self._is_exact(plan, answered):
-            told = [*map(str, differences(plan.desired, answered, plan.shape))]
-            LOG.debug("%s is stored otherwise than written: %s", plan.ref, told)
-            self._shapes.forget(plan.ref.kind)
+        """Apply. The answer is remembered as this plan in place, so that one which the server stores otherwise than written
+        is not applied for ever."""
+        with self._own_write(plan.ref):
+            answered = await self._client.apply(plan.desired, self._manager, force=True)
+            self._note(plan.ref.kind, answered)
         self._settled.note(plan.owner_ref, plan.ref, plan.digest, answered, plan.warnings)
         return answered
 
@@ -335,6 +341,10 @@ class ApplyEngine:
         if live is None and informer.foreign_uid(ref.namespace, ref.name):
             return await self._client.find(ref.kind, ref.name, ref.namespace)
         return live
+
+    def _own_write(self, ref: ObjectRef) -> AbstractContextManager[None]:
+        informer = self._informers.covering(ref.kind, ref.namespace)
+        return informer.own_write(ref.namespace, ref.name) if informer is not None else nullcontext()
 
     def _note(self, kind: Kind, live: Json) -> None:
         informer = self._informers.covering(kind, key_of(live).namespace)

@@ -148,8 +148,11 @@ class Controller:
 
     def _listen(self, watch: Watch, informers: Informers) -> None:
         keys_of = self._mapping(watch)
+        deaf = isinstance(watch, Owned) and not watch.own_writes
 
         def listener(change: Change) -> None:
+            if deaf and change.own:
+                return
             if watch.predicate is not None and not watch.predicate(change):
                 return
             priority = Priority.ROUTINE if change.initial else Priority.USER

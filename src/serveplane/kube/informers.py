@@ -10,6 +10,7 @@ async with asyncio.TaskGroup() as group:
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from serveplane.clock import Clock
 from serveplane.kube.client import Client
@@ -59,6 +60,10 @@ class Informer:
     def listen(self, listener: Listener) -> None:
         self.store.listen(listener)
 
+    def own_write(self, namespace: str | None, name: str) -> AbstractContextManager[None]:
+        """Around a write of ours and the `note` of its answer, so that the watch does not tell of it as if someone else had written."""
+        return self.store.own_write(Key(namespace or "", name))
+
     def note(self, obj: Json) -> None:
         """Our own write, as the server answered it: known at once, instead of when the watch tells.
 
@@ -66,9 +71,10 @@ class Informer:
         """
         version = (obj.get("metadata") or {}).get("resourceVersion") or ""
         namespace = key_of(obj).namespace
+        self.store.answered(key_of(obj), version)
         for reflector in self.reflectors:
             if reflector.covers(namespace) and reflector.synced.is_set() and not reflector.passed(version):
-                self.store.put(encoded(obj))
+                self.store.put(encoded(obj), own=True)
 
     @property
     def is_synced(self) -> bool:

@@ -17,6 +17,7 @@ from serveplane.objects.schema import Shape
 
 Warn = Callable[[str], None]
 TWINS = (("serviceAccountName", "serviceAccount"),)
+_NESTED = (dict, list)
 
 
 def applicable(obj: Json, shape: Shape, warn: Warn) -> Json:
@@ -27,7 +28,10 @@ def applicable(obj: Json, shape: Shape, warn: Warn) -> Json:
 
 def _walk(value: Any, shape: Shape, at: tuple[str, ...], warn: Warn) -> Any:
     if isinstance(value, dict):
-        walked = {name: _walk(child, shape.child(name), (*at, f"f:{name}"), warn) for name, child in value.items()}
+        walked = {
+            name: _walk(child, shape.child(name), (*at, f"f:{name}"), warn) if isinstance(child, _NESTED) else child
+            for name, child in value.items()
+        }
         return _with_twins(walked, shape)
     if isinstance(value, list):
         members = _unique(value, shape, at, warn) if shape.list_kind != "atomic" else value

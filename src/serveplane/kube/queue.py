@@ -89,8 +89,9 @@ class Queue(Generic[K]):
         return pause
 
     def forget(self, key: K) -> None:
-        """The key succeeded: its next failure is its first."""
+        """The key succeeded: its next failure is its first, and whatever it was to come back for later has been looked at."""
         self._failures.pop(key, None)
+        self._due.pop(key, None)
 
     def failures(self, key: K) -> int:
         return self._failures.get(key, 0)

@@ -10,6 +10,7 @@ stale past; resource versions, which grow along the server's history, decide whi
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -95,6 +96,8 @@ class Change(NamedTuple):
     new: Item | None
     initial: bool = False
     """Seen by the first list: nobody did anything just now."""
+    own: bool = False
+    """Our own write, known from the server's answer to it."""
 
     @property
     def item(self) -> Item:
@@ -123,6 +126,8 @@ class Store:
         self._index_functions: dict[str, Index] = {"owner": by_owner}
         self._indexes: dict[str, dict[str, Key | set[Key]]] = {"owner": {}}  # a set only where there are several
         self._listeners: list[Listener] = []
+        self._withheld: dict[Key, list[Change]] = {}  # while a write of ours is under way
+        self._answered: dict[Key, str] = {}
         self.keeps: list[Keep] | None = []
         """Who wants an object kept whole; None keeps all."""
         self.trim: Trim | None = None
@@ -187,7 +192,7 @@ class Store:
 
     # ---- writing
 
-    def put(self, raw: bytes, *, initial: bool = False, force: bool = False) -> Key:
+    def put(self, raw: bytes, *, initial: bool = False, force: bool = False, own: bool = False) -> Key:
         """Take in a state from the server, unless a newer one is known already (`force`: the server's history itself went back)."""
         new = Item(self.kind, raw)
         key, old = new.key, self.item(new.key)
@@ -196,14 +201,38 @@ class Store:
         if not self._is_kept(new):
             self._entries[key] = new.meta.uid
             self._reindex(old, None)
-            self._tell(Change(old, None, initial) if old else None)
+            self._tell(Change(old, None, initial, own) if old else None)
             return key
         if self.trim is not None:
             new = Item(self.kind, msgspec.json.encode(self.trim(decode_item(raw, self.kind))))
         self._entries[key] = new.raw
         self._reindex(old, new)
-        self._tell(Change(old, new, initial))
+        self._tell(Change(old, new, initial, own))
         return key
+
+    @contextmanager
+    def own_write(self, key: Key) -> Iterator[None]:
+        """Around one of our writes and the noting of its answer: what the watch tells of the object meanwhile is told after it.
+
+        The watch is often faster than the answer, and only the answer says that it is our own write the watch told of.
+        """
+        if key in self._withheld:
+            yield
+            return
+        self._withheld[key] = []
+        self._answered.pop(key, None)
+        try:
+            yield
+        finally:
+            version = self._answered.pop(key, None)
+            for change in self._withheld.pop(key):
+                ours = change.new is not None and change.new.meta.resourceVersion == version
+                self._tell(change._replace(own=True) if ours else change)
+
+    def answered(self, key: Key, version: str) -> None:
+        """The state that a write of ours led to."""
+        if key in self._withheld:
+            self._answered[key] = version
 
     def remove(self, key: Key, resource_version: str = "") -> None:
         """The object is gone, unless a state newer than that news is known (it was made anew)."""
@@ -252,6 +281,9 @@ class Store:
 
     def _tell(self, change: Change | None) -> None:
         """A listener that raises is at fault itself; the cache and the other listeners go on."""
+        if change is not None and change.item.key in self._withheld:
+            self._withheld[change.item.key].append(change)
+            return
         for listener in self._listeners if change else ():
             assert change is not None
             try:

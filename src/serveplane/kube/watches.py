@@ -30,6 +30,7 @@ class Owned:
     """A kind of children: a change means the controlling owner, if that is of the primary kind.
 
     Objects controlled by others are remembered as key and uid only. `optional` kinds may be absent from the server.
+    Without `own_writes`, what the process itself wrote is no news: for reconciles that judge by the answers to their writes.
     """
 
     kind: Kind
@@ -42,6 +43,7 @@ class Owned:
     optional: bool = False
     trim: Trim | None = None
     cluster_scoped: bool = False
+    own_writes: bool = True
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ def says_the_same(desired: Any, live: Any, shape: Shape) -> bool:
             return not desired and is_empty(live)
         if shape.atomic:
             return same_but_for_defaults(desired, live, shape)
-        return all(says_the_same(value, live.get(name), shape.child(name)) for name, value in desired.items())
+        # Equal strings, which most leaves are, mean the same in any shape.
+        return all((type(value) is str and value == live.get(name)) or says_the_same(value, live.get(name), shape.child(name))
+                   for name, value in desired.items())
     if isinstance(desired, list) and isinstance(live, list):
         return _list_says_the_same(desired, live, shape)
     return same_leaf(desired, live, shape)

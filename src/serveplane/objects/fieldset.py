@@ -19,6 +19,7 @@ from serveplane.objects.schema import Shape
 Fields = dict[str, Any]
 Path = tuple[str, ...]
 _SELF = "."
+_NESTED = (dict, list)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -51,8 +52,8 @@ def is_granular(shape: Shape, value: Any) -> bool:
 def fields_of(value: Any, shape: Shape) -> Fields:
     """Every field that a value says something about: what its applier owns."""
     if isinstance(value, dict):
-        return {f"f:{name}": _field(child, shape.child(name), named=_is_named(shape, name)) for name, child in value.items()
-                if not _says_nothing(child, shape.child(name))}  # fmt: skip
+        return {f"f:{name}": _field(child, shape.child(name), named=_is_named(shape, name)) if isinstance(child, _NESTED) else {}
+                for name, child in value.items() if child != [] or not _says_nothing(child, shape.child(name))}  # fmt: skip
     members = [(member_key(shape, member), member) for member in value]
     counts: dict[str, int] = {}
     for key, _ in members:

@@ -74,6 +74,17 @@ async def test_failures_back_off_and_success_forgets_them() -> None:
     assert q.add_failed("a") <= 1
 
 
+async def test_success_ends_earlier_wishes_to_come_back() -> None:
+    clock = FakeClock()
+    q = queue(clock)
+    q.add_after("a", 1)
+    q.add_after("b", 1)
+    q.forget("a")
+    await clock.advance(2)
+    assert [await q.get()] == ["b"]
+    assert len(q) == 0
+
+
 async def test_a_backoff_survives_any_number_of_failures() -> None:
     assert Backoff().delay(10**6, FakeClock()) <= Backoff().longest
 

@@ -1,5 +1,6 @@
 """What an informer remembers: lean, indexed, never going back in time."""
 
+import contextlib
 import sys
 from typing import Any
 
@@ -100,6 +101,30 @@ def test_indexes_follow_changes() -> None:
     assert [key.name for key in store.index_keys("owner", "uid-y")] == ["a"]
     with pytest.raises(ValueError, match="already another"):
         store.add_index("colour", lambda item: [])
+
+
+def test_a_write_of_ours_is_told_as_such_even_when_the_watch_is_faster_than_the_answer() -> None:
+    store, told = whole(), list[tuple[str, bool]]()
+    store.listen(lambda change: told.append((change.item.meta.resourceVersion, change.own)))
+    key = Key("ns", "a")
+    with store.own_write(key):
+        store.put(raw("a", 1))  # the watch
+        store.put(raw("b", 2))  # nobody waits for this one
+        store.put(raw("a", 3))  # someone else, right after us
+        assert told == [("2", False)]
+        store.answered(key, "1")
+    assert told == [("2", False), ("1", True), ("3", False)]
+    store.put(raw("a", 4))
+    assert told[-1] == ("4", False)
+
+
+def test_a_write_of_ours_that_fails_keeps_no_news_back() -> None:
+    store, told = whole(), list[tuple[str, bool]]()
+    store.listen(lambda change: told.append((change.item.meta.resourceVersion, change.own)))
+    with contextlib.suppress(OSError), store.own_write(Key("ns", "a")):
+        store.put(raw("a", 1))
+        raise OSError
+    assert told == [("1", False)]
 
 
 def test_predicates_tell_spec_from_status() -> None:

@@ -2,7 +2,7 @@
 from collections.abc import Iterable
 
 from serveplane.api import keys
-from serveplane.api.admission import Context, Verdict, mutate, validate
+from serveplane.api.admission import Context, Verdict, mutate, prepare, validate
 from serveplane.api.inferenceservice import inference_service
 from serveplane.controllers.inferenceservice.caches import (
     CLUSTER_RUNTIME,
@@ -44,6 +44,7 @@ class Admission:
 
     def register(self, server: WebhookServer) -> None:
         """Under KServe's paths."""
+        prepare(INFERENCE_SERVICE, CLUSTER_RUNTIME)
         server.admit("/mutate-serving-kserve-io-v1beta1-inferenceservice", mutating(self._defaulted))
         server.admit("/mutate-pods", mutating(self._pod))
         server.admit("/validate-serving-kserve-io-v1beta1-inferenceservice", validating(self._judged))

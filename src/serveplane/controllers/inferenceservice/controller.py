@@ -194,12 +194,13 @@ class InferenceServices:
             return
         # Guarded by the version it was worked out from: on another base the patch could leave behind what it does not know of.
         body = {"metadata": {"resourceVersion": raw["metadata"]["resourceVersion"]}, "status": merge_patch(before, result.status)}
-        try:
-            answered = await self._client.patch(INFERENCE_SERVICE, *_named(raw), body, patch_type=PatchType.MERGE, field_manager=MANAGER,
-                                                subresource="status")
-        except NotFound:
-            return   # deleted meanwhile
-        self._caches.note(answered)
+        with self._caches.services.own_write(*key_of(raw)):
+            try:
+                answered = await self._client.patch(INFERENCE_SERVICE, *_named(raw), body, patch_type=PatchType.MERGE,
+                                                    field_manager=MANAGER, subresource="status")
+            except NotFound:
+                return   # deleted meanwhile
+            self._caches.note(answered)
         for notice in _notices(before, result.status, plan):
             self._events.event(raw, notice.type, notice.reason, notice.message)
 

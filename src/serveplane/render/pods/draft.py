@@ -2,8 +2,9 @@
 
 The one place in rendering that changes values in place: a pod passes through half a dozen hands, and each adds to the same few lists.
 """
-import copy
 from collections.abc import Iterator
+
+import msgspec
 
 from serveplane.api.keys import KSERVE_CONTAINER, TRANSFORMER_CONTAINER, WORKER_CONTAINER
 from serveplane.objects import Json
@@ -15,7 +16,7 @@ class PodDraft:
 
     def __init__(self, spec: Json, annotations: dict[str, str], labels: dict[str, str], namespace: str,
                  pod_name: str = "") -> None:
-        self.spec: Json = copy.deepcopy(spec)
+        self.spec: Json = msgspec.json.decode(msgspec.json.encode(spec))   # many times faster than copy.deepcopy
         self.annotations = dict(annotations)
         self.labels = dict(labels)
         self.namespace = namespace
