@@ -12,6 +12,7 @@ from serveplane.api.mode import Mode
 from serveplane.clock import timestamp
 from serveplane.objects import Json
 from serveplane.objects.conditions import condition
+from serveplane.render.runtimes import FailureReason
 from serveplane.status.deployments import FALSE, TRUE, UNKNOWN, Judgement
 
 READY, INGRESS_READY, STOPPED, ROLLING_OUT, CANARY_READY = "Ready", "IngressReady", "Stopped", "RollingOut", "CanaryPredictorReady"
@@ -25,6 +26,8 @@ UNDER_WAY = frozenset(("MinimumReplicasUnavailable", "ParentStatusNotAvailable",
     f"{kind.value.capitalize()} {words}" for kind in ComponentKind for words in ("Deployment NotReady", "HTTPRoute NotCreated")),
     "InferenceService HTTPRoute NotCreated"))
 """Reasons that only say that something is still on its way."""
+MISSING_RUNTIME = frozenset((FailureReason.NO_SUPPORTING_RUNTIME.value, FailureReason.RUNTIME_NOT_RECOGNIZED.value))
+STEP_SECONDS, RETOLD_SECONDS = 1.0, 10.0
 
 
 @dataclass(frozen=True)
@@ -87,15 +90,27 @@ def is_ready(status: Json) -> bool:
     return found is not None and found.get("status") == TRUE
 
 
-def is_progress(before: Json, after: Json) -> bool:
-    """Whether a new status tells of nothing but steps on the way: not of readiness won or lost, nor of a failure or its end."""
+def may_wait(before: Json, after: Json) -> float:
+    """Seconds for which a new status may stay untold because the next one most often makes it old news.
+
+    Readiness won or lost and failures are told at once. Steps on the way wait a second. So does a runtime that is missing: they
+    are often installed together with the services. The words on the runtimes there are change with each new one, which waits longest.
+    """
     if before == after or is_ready(before) or is_ready(after):
-        return False
+        return 0.0
     old, new = before.get("modelStatus") or {}, after.get("modelStatus") or {}
-    if new.get("transitionStatus") != "InProgress" or old.get("transitionStatus") not in (None, "InProgress"):
-        return False
-    told = _reasons(after)
-    return told <= UNDER_WAY and _reasons(before) <= UNDER_WAY | {""}
+    missed_before, missed = _missing_runtime(old), _missing_runtime(new)
+    if missed:
+        return RETOLD_SECONDS if missed == missed_before else 0.0 if old.get("lastFailureInfo") else STEP_SECONDS
+    if new.get("transitionStatus") != "InProgress" or not (missed_before or old.get("transitionStatus") in (None, "InProgress")):
+        return 0.0
+    known = _reasons(before) <= UNDER_WAY | {"", missed_before}
+    return STEP_SECONDS if known and _reasons(after) <= UNDER_WAY else 0.0
+
+
+def _missing_runtime(model: Json) -> str:
+    reason = str((model.get("lastFailureInfo") or {}).get("reason") or "")
+    return reason if reason in MISSING_RUNTIME else ""
 
 
 def _reasons(status: Json) -> set[str]:

@@ -14,7 +14,7 @@ from serveplane.kube.kind import ObjectRef, ref_of
 from serveplane.objects.conditions import condition
 from serveplane.render.facts import Facts
 from serveplane.settings import parse
-from serveplane.status.service import is_progress
+from serveplane.status.service import RETOLD_SECONDS, STEP_SECONDS, may_wait
 
 Json = dict[str, Any]
 NOW = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
@@ -212,11 +212,26 @@ def test_an_error_while_applying_is_told_at_the_right_component() -> None:
 
 def test_steps_on_the_way_are_told_from_news() -> None:
     starting = status_of(world(iris()), {})
-    assert is_progress({}, starting)
-    assert not is_progress({}, status_of(world(iris())))
-    assert not is_progress({}, status_of(world(iris(), facts=Facts(settings=SETTINGS)), {}))
-    assert not is_progress(status_of(world(iris())), starting)
-    assert not is_progress(starting, starting)
+    assert may_wait({}, starting) == STEP_SECONDS
+    assert may_wait({}, status_of(world(iris()))) == 0
+    assert may_wait(status_of(world(iris())), starting) == 0
+    assert may_wait(starting, starting) == 0
+
+
+def test_a_missing_runtime_is_told_seldom_since_runtimes_come_together() -> None:
+    def without(*others: ServingRuntime) -> Json:
+        return status_of(world(iris(), facts=Facts(settings=SETTINGS, cluster_runtimes=others)), {})
+
+    starting, ready = status_of(world(iris()), {}), status_of(world(iris()))
+    other = read(ServingRuntime, {"metadata": {"name": "x"}, "spec": {"supportedModelFormats": [{"name": "onnx"}]}})
+    assert may_wait({}, without()) == STEP_SECONDS
+    assert may_wait(without(), without(other)) == RETOLD_SECONDS
+    assert may_wait(without(), starting) == STEP_SECONDS
+    assert may_wait(without(), ready) == 0
+    assert may_wait(ready, without()) == 0
+    assert may_wait(starting, without()) == STEP_SECONDS
+    broken = {**starting, "modelStatus": {"transitionStatus": "BlockedByFailedLoad", "lastFailureInfo": {"reason": "ModelLoadFailed"}}}
+    assert may_wait(starting, broken) == may_wait(broken, without()) == may_wait(broken, starting) == 0
 
 
 def test_a_headless_service_is_addressed_by_its_port() -> None:

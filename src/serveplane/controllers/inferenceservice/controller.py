@@ -37,11 +37,10 @@ from serveplane.render.names import APP_LABEL
 from serveplane.render.pods.credentials import MissingSecret
 from serveplane.render.pods.oci import NATIVE
 from serveplane.status.images import parsed_version
-from serveplane.status.service import is_progress, is_ready
+from serveplane.status.service import is_ready, may_wait
 
 LOG = logging.getLogger(__name__)
 NEIGHBOUR_SECONDS = 2.0
-HELD_SECONDS = 1.0
 LONGEST_WAIT_FOR_SECRET = timedelta(minutes=1)
 
 
@@ -105,15 +104,13 @@ class InferenceServices:
         return self._again(key, plan, result)
 
     def _held_back(self, key: Key, raw: Json, result: Outcome) -> timedelta | None:
-        """Progress waits a moment before it is written: most often the next step makes it old news."""
-        if not is_progress(raw.get("status") or {}, result.status):
-            self._held.pop(key, None)
-            return None
-        now = self._clock.monotonic()
-        left = self._held.setdefault(key, now + HELD_SECONDS) - now
-        if left > 0:
-            return timedelta(seconds=left)
-        del self._held[key]
+        """What may wait is written only if it lasts."""
+        now, seconds = self._clock.monotonic(), may_wait(raw.get("status") or {}, result.status)
+        until = min(self._held.get(key, now + seconds), now + seconds)
+        if until > now:
+            self._held[key] = until
+            return timedelta(seconds=until - now)
+        self._held.pop(key, None)
         return None
 
     def _again(self, key: Key, plan: Plan, result: Outcome) -> timedelta | None:
