@@ -254,7 +254,7 @@ class ApplyEngine:
         controller = controller_of(live)
         if not (controller and controller.get("uid") == uid_of(plan.owner)) and not _is_out_of_reach(plan.owner, live):
             return live
-        managed = taken_over(live, self._manager, self._legacy)
+        managed = taken_over(live, self._manager, self._legacy, plan.fields)
         if managed is None:
             return live
         ref, metadata = plan.ref, live["metadata"]

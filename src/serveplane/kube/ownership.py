@@ -62,11 +62,12 @@ def is_written_by(live: Json, managers: frozenset[str]) -> bool:
     return any(entry.get("manager") in managers and not entry.get("subresource") for entry in entries(live))
 
 
-def taken_over(live: Json, manager: str, legacy: frozenset[str]) -> list[Json] | None:
+def taken_over(live: Json, manager: str, legacy: frozenset[str], planned: Fields) -> list[Json] | None:
     """The managedFields in which what legacy managers own by Update is ours by Apply; None when there is nothing to
     take.
 
-    Status and scale entries stay as they are: those subresources are written by Update on purpose.
+    Status and scale entries stay as they are: those subresources are written by Update on purpose. `planned` is what we
+    will own once we have applied.
     """
     every = entries(live)
     theirs = [
@@ -81,7 +82,20 @@ def taken_over(live: Json, manager: str, legacy: frozenset[str]) -> list[Json] |
     for entry in (*ours, *theirs):
         fields = union(fields, entry.get("fieldsV1") or {})
     rest = [e for e in every if e not in theirs and e not in ours]
-    return [{**theirs[-1], "manager": manager, "operation": APPLY, "fieldsV1": without_status(fields)}, *rest]
+    return [{**theirs[-1], "manager": manager, "operation": APPLY, "fieldsV1": _without_fillings(without_status(fields), planned)}, *rest]
+
+
+def _without_fillings(fields: Fields, planned: Fields) -> Fields:
+    """Without what lies in maps that we will leave empty: that came from the server's defaults.
+
+    Were it ours, applying would take it away, and the server then makes the emptied map a null, which a custom
+    resource's schema refuses. Pod templates have no such defaults; there, what is no longer wanted is to go.
+    """
+    kept: Fields = {}
+    for name, node in fields.items():
+        wanted = planned.get(name)
+        kept[name] = node if wanted is None or name == "f:template" else {} if not wanted else _without_fillings(node, wanted)
+    return kept
 
 
 def without_status(fields: Fields) -> Fields:

@@ -92,7 +92,7 @@ def test_taking_over_leaves_status_and_scale() -> None:
             ]
         }
     }
-    entries = taken_over(live, "serveplane", frozenset({"manager"}))
+    entries = taken_over(live, "serveplane", frozenset({"manager"}), {})
     assert entries is not None
     assert [(e["manager"], e["operation"], e.get("subresource")) for e in entries] == [
         ("serveplane", "Apply", None),
@@ -100,7 +100,17 @@ def test_taking_over_leaves_status_and_scale() -> None:
         ("hpa", "Update", "scale"),
     ]
     assert entries[0]["fieldsV1"] == {"f:spec": {"f:replicas": {}, "f:paused": {}}}
-    assert taken_over({"metadata": {"managedFields": entries}}, "serveplane", frozenset({"manager"})) is None
+    assert taken_over({"metadata": {"managedFields": entries}}, "serveplane", frozenset({"manager"}), {}) is None
+
+
+def test_taking_over_leaves_the_servers_defaults_to_nobody() -> None:
+    """What KServe sent as an empty map is full of defaults when it is found; owning them, our apply would remove them."""
+    filled = {"f:behavior": {"f:scaleUp": {"f:selectPolicy": {}}}, "f:metrics": {}, "f:template": {"f:spec": {"f:dnsPolicy": {}}}}
+    planned = {"f:spec": {"f:behavior": {}, "f:metrics": {}, "f:template": {"f:spec": {}}}}
+    live = {"metadata": {"managedFields": [managed("manager", {"f:spec": filled})]}}
+    entries = taken_over(live, "serveplane", frozenset({"manager"}), planned)
+    assert entries is not None
+    assert entries[0]["fieldsV1"] == {"f:spec": {**filled, "f:behavior": {}}}
 
 
 def test_plans_do_not_own_identity() -> None:
