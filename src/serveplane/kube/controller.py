@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from serveplane.clock import SYSTEM, Clock
-from serveplane.kube.errors import Conflict, LeaseLost
+from serveplane.kube.errors import Conflict, DeadlineExceeded, LeaseLost
 from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import Key, Kind
 from serveplane.kube.metrics import Registry
@@ -23,6 +23,8 @@ from serveplane.kube.watches import Mapped, Owned, Primary, Watch, owner_keys
 
 LOG = logging.getLogger(__name__)
 Reconcile = Callable[[Key], Awaitable[timedelta | None]]
+# A write that was not answered in time may still be carried out: by then the watch tells of it, and it is not sent again
+UNANSWERED_PAUSE = 2.0
 
 
 class Terminal(Exception):
@@ -112,7 +114,7 @@ class Controller:
             self.queue.add_failed(key)
             LOG.debug("conflict: %s", error, extra=self._where(key))
         except Exception as error:
-            pause = self.queue.add_failed(key)
+            pause = self.queue.add_failed(key, UNANSWERED_PAUSE if isinstance(error, DeadlineExceeded) else 0.0)
             self._report(key, error, f"again in {pause:.2f} s")
         finally:
             self._metrics.ended(result, self._clock.monotonic() - started)

@@ -79,12 +79,12 @@ class Queue(Generic[K]):
         heapq.heappush(self._heap, (due, self._count, key))
         self._set_timer()
 
-    def add_failed(self, key: K) -> float:
+    def add_failed(self, key: K, at_least: float = 0.0) -> float:
         """Add after the pause this key's failures in a row have earned; says how long that is."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._metrics.retries.inc(*self._metrics.labels)
-        pause = self._backoff.delay(failures, self._clock)
+        pause = max(at_least, self._backoff.delay(failures, self._clock))
         self.add_after(key, pause)
         return pause
 

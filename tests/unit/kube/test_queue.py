@@ -72,6 +72,7 @@ async def test_failures_back_off_and_success_forgets_them() -> None:
         assert full / 2 <= pause <= full
     q.forget("a")
     assert q.add_failed("a") <= 1
+    assert q.add_failed("b", at_least=3) == 3
 
 
 async def test_success_ends_earlier_wishes_to_come_back() -> None:

@@ -25,7 +25,7 @@ from serveplane.controllers.settings import LiveSettings
 from serveplane.kube.apply import MANAGER, ApplyEngine, Did
 from serveplane.kube.client import Client, PatchType
 from serveplane.kube.controller import Controller
-from serveplane.kube.errors import Conflict, KubeError, LeaseLost, NotFound
+from serveplane.kube.errors import Conflict, ConnectionFailed, KubeError, LeaseLost, NotFound
 from serveplane.kube.events import Recorder
 from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import Key, ObjectRef, is_being_deleted, key_of, ref_of
@@ -169,8 +169,8 @@ class InferenceServices:
         try:
             await self._apply_shared(plan)
             done = await self._engine.apply(world.raw, plan.children, prune=CHILD_KINDS if plan.prune else ())
-        except (Conflict, LeaseLost):
-            raise
+        except (Conflict, LeaseLost, ConnectionFailed):
+            raise   # no answer says nothing about the child, and a status would not get through either
         except KubeError as error:
             return live, error
         live.update(done.live)
