@@ -30,12 +30,13 @@ class Refusal(Exception):
         self.message = message
         self.details = details
         self.retry_after = retry_after
+        self.metadata: Json = {}
 
     def status(self) -> Json:
         status: Json = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 GONE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
-    "continue parameter, or use the continue token in this response to retrieve the remainder of the results."
+    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the "
+    "provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first "
+    "chunk was returned and now may show up in the list."
 )
+WHATEVER_VERSION = -1
 
 
 class _Token(NamedTuple):
-    """Where a list goes on, and at which version."""
+    """Where a list goes on, and at which version; `WHATEVER_VERSION` for one that knows it is not consistent."""
 
     version: int
     after: str
@@ -113,14 +116,23 @@ def _exact(
     place = _read_token(token) if token else _Token(parse_version(request.query.get("resourceVersion", "")), "")
     if place.version > core.store.version:
         raise too_large_version(place.version, core.store.version)
+    if place.version == WHATEVER_VERSION:
+        place = _Token(core.store.version, place.after)
     try:
         records = core.store.records_at(resource.bucket, place.version)
     except Expired:
-        raise errors.expired(
-            GONE if token else f"The resourceVersion for the provided list is too old: {place.version}"
-        ) from None
+        raise _forgotten(place if token else None) from None
     left = [record for record in records if chosen.matches(record) and _order(record) > place.after]
     return _cut(left, place.version, limit, resource)
+
+
+def _forgotten(place: _Token | None) -> errors.Refusal:
+    """A reader of pages is told how to have the rest nevertheless."""
+    if place is None:
+        return errors.expired("The resourceVersion for the provided list is too old.")
+    refusal = errors.expired(GONE)
+    refusal.metadata = {"continue": _write_token(_Token(WHATEVER_VERSION, place.after))}
+    return refusal
 
 
 def _order(record: Record) -> str:
