@@ -1,11 +1,14 @@
 """An empty cluster of its own: installing changes what is cluster-wide, and the other tests share theirs."""
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.kit.plugin import NEIGHBOURS
+from tests.kit.processes import start, stop
 from tests.kit.testbed import Testbed, Unavailable, start_testbed
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +31,16 @@ def empty(testbed: Testbed) -> Iterator[Testbed]:
 @pytest.fixture(scope="module")
 def kubectl(empty: Testbed) -> Run:
     return _program(empty, "kubectl")
+
+
+@pytest.fixture(scope="module")
+def played(empty: Testbed, kubectl: Run) -> Iterator[Testbed]:
+    """The same with the definitions of our neighbours, and somebody who plays kubelet and gateway."""
+    kubectl("apply", "--server-side", "-f", str(NEIGHBOURS))
+    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    world = start([sys.executable, "-m", "tests.kit.world", empty.kubeconfig], empty.folder / "world.log")
+    yield empty
+    stop(world)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ The objects are KServe's own, recorded, and written under its field manager. Its
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -15,8 +14,7 @@ from tests.conformance.deviations import GOES_ON
 from tests.conformance.recorded import GOLDEN, Case, cases
 from tests.kit.api import Api, Json, condition
 from tests.kit.installation import Installation
-from tests.kit.plugin import NEIGHBOURS, run_apart
-from tests.kit.processes import start, stop
+from tests.kit.plugin import run_apart
 from tests.kit.testbed import Testbed
 from tests.testbed.install.conftest import Run
 from tests.testbed.install.moving import Id, Past, Snapshot
@@ -52,15 +50,10 @@ class Move:
 
 
 @pytest.fixture(scope="module")
-def move(empty: Testbed, kubectl: Run) -> Iterator[Move]:
-    kubectl("apply", "--server-side", "-f", str(NEIGHBOURS))
+def move(played: Testbed, kubectl: Run) -> Move:
     kubectl("apply", "--server-side", "-k", "config/crd")
     kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-    world = start([sys.executable, "-m", "tests.kit.world", empty.kubeconfig], empty.folder / "world.log")
-    try:
-        yield run_apart(lambda: _moved(empty, kubectl))
-    finally:
-        stop(world)
+    return run_apart(lambda: _moved(played, kubectl))
 
 
 async def _moved(bed: Testbed, kubectl: Run) -> Move:
