@@ -18,6 +18,7 @@ WITH_A_REASON: dict[Right, str] = {
     ("serving.kserve.io", "trainedmodels", "delete"): "a deleted service takes its TrainedModels with it",
     ("opentelemetry.io", "opentelemetrycollectors", "delete"): "a service that no longer scales by pod metrics loses its collector",
     ("", "secrets", "update"): "certificates written back whole",
+    ("", "pods/log", "get"): "the progress of downloads that take long",
     ("coordination.k8s.io", "leases", "patch"): "releasing a lease",
 }
 READS = frozenset({"get", "list", "watch"})

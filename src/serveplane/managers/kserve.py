@@ -56,6 +56,7 @@ def wired(transport: HttpTransport, for_webhooks: HttpTransport, options: Option
     manager.add(services.controller)
     services.attached()
     manager.when_leading(services.follow_neighbours)
+    manager.when_leading(services.downloads.follow)
     reader = Client(for_webhooks, SYSTEM, registry=manager.registry, user_agent=manager.options.user_agent)
     admission = Admission(PodCredentials(reader), manager.informers, services.caches, settings, environment.namespace)
     server = WebhookServer(port=options.webhook_port, registry=manager.registry)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from serveplane.clock import timestamp
 from serveplane.objects import Json
-from serveplane.render.names import STORAGE_INITIALIZER
 from serveplane.render.runtimes import FailureReason
 from serveplane.status.blockers import Blocker, Sight, failed_container, is_ready, newest_first
+from serveplane.status.downloads import is_loading
 
 
 def model_status(pods: Sequence[Json], serving: bool, rolling: bool, previous: Json, now: datetime.datetime) -> Json:
@@ -19,7 +19,7 @@ def model_status(pods: Sequence[Json], serving: bool, rolling: bool, previous: J
     if failures:
         info = _failure_info(failures[0], previous, now)
         return {"transitionStatus": "BlockedByFailedLoad", "states": _states(active, "FailedToLoad"), "lastFailureInfo": info, **result}
-    target = "Loading" if any(_is_loading(pod) for pod in pods) else "Pending"
+    target = "Loading" if any(is_loading(pod) for pod in pods) else "Pending"
     return {"transitionStatus": "InProgress", "states": _states(active, target), **result}
 
 
@@ -44,8 +44,3 @@ def _failure_info(failure: Blocker, previous: Json, now: datetime.datetime) -> J
     same = all(before.get(key) == info.get(key) for key in ("reason", "message", "exitCode"))
     return {**info, "location": before.get("location", info["location"]), "time": before["time"]} if same and before.get("time") \
         else {**info, "time": timestamp(now)}
-
-
-def _is_loading(pod: Json) -> bool:
-    statuses = (pod.get("status") or {}).get("initContainerStatuses") or []
-    return any(status.get("name") == STORAGE_INITIALIZER and "running" in (status.get("state") or {}) for status in statuses)

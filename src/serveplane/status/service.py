@@ -16,7 +16,7 @@ from serveplane.render.runtimes import FailureReason
 from serveplane.status.deployments import FALSE, TRUE, UNKNOWN, Judgement
 
 READY, INGRESS_READY, STOPPED, ROLLING_OUT, CANARY_READY = "Ready", "IngressReady", "Stopped", "RollingOut", "CanaryPredictorReady"
-NEIGHBOURS_READY = "NeighboursReady"
+NEIGHBOURS_READY, MODEL_DOWNLOADED = "NeighboursReady", "ModelDownloaded"
 COMPONENT_READY = {kind: f"{kind.value.capitalize()}Ready" for kind in ComponentKind}
 TERMINAL = (COMPONENT_READY[ComponentKind.PREDICTOR], INGRESS_READY)
 """What `Ready` depends on; the others are told with severity Info."""

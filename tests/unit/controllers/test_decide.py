@@ -14,6 +14,7 @@ from serveplane.kube.kind import ObjectRef, ref_of
 from serveplane.objects.conditions import condition
 from serveplane.render.facts import Facts
 from serveplane.settings import parse
+from serveplane.status.downloads import Download
 from serveplane.status.service import RETOLD_SECONDS, STEP_SECONDS, may_wait
 
 Json = dict[str, Any]
@@ -232,6 +233,18 @@ def test_a_missing_runtime_is_told_seldom_since_runtimes_come_together() -> None
     assert may_wait(starting, without()) == STEP_SECONDS
     broken = {**starting, "modelStatus": {"transitionStatus": "BlockedByFailedLoad", "lastFailureInfo": {"reason": "ModelLoadFailed"}}}
     assert may_wait(starting, broken) == may_wait(broken, without()) == may_wait(broken, starting) == 0
+
+
+def test_a_download_under_way_is_told_and_forgotten_when_over() -> None:
+    loading = {"name": "storage-initializer", "state": {"running": {}}}
+    pod = {"metadata": {"name": "p", "namespace": "ml"}, "spec": {}, "status": {"initContainerStatuses": [loading]}}
+    known = {"p": Download("gs://a/b", 0, 2, 5_000_000, 20_000_000, 1e6, 15.0)}
+    status = status_of(world(iris(), pods={"iris-predictor": [pod]}, downloads=known), {})
+    assert status["modelStatus"]["states"]["targetModelState"] == "Loading"
+    condition_told = told(status, "ModelDownloaded")
+    assert (condition_told["status"], condition_told["reason"], condition_told["severity"]) == ("False", "Downloading", "Info")
+    assert condition_told["message"] == "gs://a/b: 5.0 MB of 20.0 MB (25 %), 0 of 2 files, 1.0 MB/s, about 15 s left"
+    assert condition(status_of(world(iris(status), downloads=known))["conditions"], "ModelDownloaded") is None
 
 
 def test_a_headless_service_is_addressed_by_its_port() -> None:

@@ -8,6 +8,8 @@ from serveplane.api import keys
 from serveplane.api.model import read
 from serveplane.api.servingruntime import ServingRuntime
 from serveplane.api.storagecontainer import ClusterStorageContainer
+from serveplane.controllers.inferenceservice.downloads import INDEX as LOADING_INDEX
+from serveplane.controllers.inferenceservice.downloads import loading
 from serveplane.controllers.inferenceservice.world import (
     AUTOSCALER,
     COLLECTOR,
@@ -46,7 +48,7 @@ class Caches:
         self.runtimes = informers.informer(SERVING_RUNTIME)
         self.cluster_runtimes = informers.informer(CLUSTER_RUNTIME, optional=True, cluster_scoped=True)
         self.storage_containers = informers.informer(STORAGE_CONTAINER, optional=True, cluster_scoped=True)
-        self.pods = informers.informer(POD, labels=OURS, indexes={APP_INDEX: _app}, trim=trimmed_pod)
+        self.pods = informers.informer(POD, labels=OURS, indexes={APP_INDEX: _app, LOADING_INDEX: loading}, trim=trimmed_pod)
         self.children: dict[Kind, Informer] = {}
         self._informers = informers
         self._own_writes: dict[Key, str] = {}
@@ -90,6 +92,10 @@ class Caches:
 
     def pods_of(self, namespace: str, app: str) -> list[Json]:
         return self.pods.by_index(APP_INDEX, f"{namespace}/{app}")
+
+    def service_of_pod(self, pod: Key) -> Key | None:
+        item = self.pods.store.item(pod)
+        return next(iter(_service_of(item)), None) if item is not None else None
 
     def note(self, service: Json) -> None:
         """Our own write, as the server answered it: known at once, and no news when the watch tells of it.

@@ -10,6 +10,7 @@ from serveplane.clock import SYSTEM, Clock
 from serveplane.controllers.inferenceservice.caches import TRAINED_MODEL, Caches
 from serveplane.controllers.inferenceservice.credentials import gather_credentials
 from serveplane.controllers.inferenceservice.decide import CA_BUNDLE_KEY, decide
+from serveplane.controllers.inferenceservice.downloads import Downloads, pods_in
 from serveplane.controllers.inferenceservice.finalizer import has_finalizer, with_finalizer, without_finalizer
 from serveplane.controllers.inferenceservice.outcome import Outcome, outcome
 from serveplane.controllers.inferenceservice.world import (
@@ -30,6 +31,7 @@ from serveplane.kube.events import Recorder
 from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import Key, ObjectRef, is_being_deleted, key_of, ref_of
 from serveplane.kube.metrics import Registry
+from serveplane.kube.queue import Priority
 from serveplane.objects import Json
 from serveplane.objects.jsonpatch import merge_patch
 from serveplane.render.facts import Facts
@@ -64,6 +66,7 @@ class InferenceServices:
         self._version: tuple[int, int] | None = None
         self.controller = Controller("inferenceservice", self.reconcile, self._caches.watches(), workers=workers, clock=clock,
                                      registry=registry)
+        self.downloads = Downloads(client, self._caches.pods, self._progressed, clock)
         self._informers = informers
         settings.on_change(lambda: self.controller.resync_all())
 
@@ -78,6 +81,11 @@ class InferenceServices:
             await self._clock.sleep(NEIGHBOUR_SECONDS)
             if known != (known := self._caches.absent_kinds()):
                 self.controller.resync_all()
+
+    def _progressed(self, pod: Key) -> None:
+        service = self._caches.service_of_pod(pod)
+        if service is not None:
+            self.controller.queue.add(service, Priority.ROUTINE)
 
     async def reconcile(self, key: Key) -> timedelta | None:
         raw = self._caches.services.get(*key)
@@ -134,6 +142,7 @@ class InferenceServices:
         live = {ref_of(child): child for child in self._children(raw)}
         pods = {ref.name: self._caches.pods_of(namespace, app) for ref, app in _apps(live)}
         return World(raw=raw, facts=facts, now=self._clock.now(), live=live, pods=pods, absent_kinds=self._caches.absent_kinds(),
+                     downloads=self.downloads.of(pods_in(pods)),
                      ca_bundle=await self._ca_bundle(settings.storage_initializer.ca_bundle_config_map_name),
                      server_version=await self._server_version())
 

@@ -14,6 +14,7 @@ from serveplane.render.runtimes import Selection
 from serveplane.render.workloads import Canary, Workload
 from serveplane.status.blockers import probe_deadline
 from serveplane.status.deployments import FALSE, TRUE, UNKNOWN, Judgement, available_replicas, judged
+from serveplane.status.downloads import current, words
 from serveplane.status.images import CONDITION, image_volume_trouble
 from serveplane.status.models import invalid, model_status
 from serveplane.status.routes import RouteTrouble, route_trouble
@@ -21,6 +22,7 @@ from serveplane.status.service import (
     CANARY_READY,
     COMPONENT_READY,
     INGRESS_READY,
+    MODEL_DOWNLOADED,
     NEIGHBOURS_READY,
     ROLLING_OUT,
     STOPPED,
@@ -82,7 +84,7 @@ def _running(scene: _Scene, error: str) -> Outcome:
     serving = judgements[ComponentKind.PREDICTOR].serves
     conditions = [*(component_condition(kind, judgement) for kind, judgement in judgements.items()), route,
                   Told(STOPPED, FALSE), *_missing_condition(scene), *_image_condition(world), *_rolling_condition(judgements, rolling),
-                  *_canary_condition(scene)]
+                  *_canary_condition(scene), *_download_condition(scene)]
     all_serve = serving and route.status == TRUE and all(judgement.serves for judgement in judgements.values())
     report = Report(
         mode=world.mode, generation=_generation(world), conditions=conditions, runtime=_runtime(scene),
@@ -157,6 +159,13 @@ def _missing_condition(scene: _Scene) -> list[Told]:
 def _image_condition(world: World) -> list[Told]:
     trouble = image_volume_trouble(world.server_version)
     return [Told(CONDITION, FALSE, *trouble)] if trouble else []
+
+
+def _download_condition(scene: _Scene) -> list[Told]:
+    """Said only while a model is being downloaded. A condition, since `modelStatus` has no field for it and unknown ones are pruned."""
+    assert scene.plan.blueprint is not None
+    download = current(_pods(scene, scene.plan.blueprint.predictor), scene.world.downloads)
+    return [Told(MODEL_DOWNLOADED, FALSE, "Downloading", words(download))] if download else []
 
 
 def _canary_condition(scene: _Scene) -> list[Told]:

@@ -13,6 +13,7 @@ from serveplane.objects import Json
 from serveplane.render.facts import Facts
 from serveplane.render.runtimes import InvalidSpec, Selection
 from serveplane.render.workloads import Blueprint
+from serveplane.status.downloads import Download
 
 INFERENCE_SERVICE = Kind("serving.kserve.io/v1beta1", "InferenceService")
 DEPLOYMENT = Kind("apps/v1", "Deployment")
@@ -41,6 +42,8 @@ class World:
     """Children that exist."""
     pods: Mapping[str, Sequence[Json]] = field(default_factory=dict)
     """Pods by the name of their workload."""
+    downloads: Mapping[str, Download] = field(default_factory=dict)
+    """How far pods are with the download of their model, by pod, as far as that is known."""
     absent_kinds: frozenset[Kind] = frozenset()
     """Neighbours' kinds that the cluster does not know."""
     ca_bundle: str | None = None
