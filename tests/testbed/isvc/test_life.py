@@ -34,6 +34,25 @@ async def test_stop_and_start_again(cluster: Cluster) -> None:
     assert await cluster.children() == before
 
 
+async def test_a_modelmesh_service_is_left_to_modelmesh(cluster: Cluster) -> None:
+    service = iris()
+    service["metadata"]["annotations"] = {"serving.kserve.io/deploymentMode": "ModelMesh"}
+    await cluster.api.create(service, cluster.namespace)
+
+    async def is_said() -> bool:
+        return (await cluster.told("PredictorReady")).get("reason") == "LeftToModelMesh"
+    assert await cluster.until(is_said, "the status says who serves it")
+    assert await cluster.children() == []
+    found = await cluster.service()
+    path = f"/apis/serving.kserve.io/v1beta1/namespaces/{cluster.namespace}/inferenceservices/iris/status"
+    theirs = {"conditions": [{"type": "Ready", "status": "True"}], "modelStatus": {"transitionStatus": "UpToDate"}}
+    await cluster.api.call("PUT", path, {**found, "status": theirs})
+    await edit(cluster, {"metadata": {"annotations": {"look": "again"}}})
+    await asyncio.sleep(2)
+    assert (await cluster.service())["status"]["conditions"] == theirs["conditions"]
+    assert await cluster.children() == []
+
+
 async def test_what_is_no_longer_wanted_goes(cluster: Cluster) -> None:
     service = iris()
     service["spec"]["transformer"] = {"containers": [{"name": "kserve-container", "image": "acme/pre:1"}]}

@@ -157,8 +157,24 @@ def test_held_back_updates_still_follow_the_users_edits() -> None:
 )
 def test_other_modes_are_said_plainly(mode: str, reason: str) -> None:
     seen = world(iris(deploymentMode=mode))
-    assert decide(seen).children == ()
+    plan = decide(seen)
+    assert (plan.children, plan.frozen) == ((), True), "what another controller made for that mode must not be pruned"
     assert told(status_of(seen, {}), "PredictorReady")["reason"] == reason
+    assert told(status_of(seen, {}), "Ready")["status"] != "True"
+
+
+def test_the_status_of_a_modelmesh_service_is_modelmeshs() -> None:
+    theirs = {"conditions": [{"type": "Ready", "status": "True"}, {"type": "PredictorReady", "status": "True"}], "url": "grpc://mm:8033",
+              "modelStatus": {"transitionStatus": "UpToDate"}}
+    assert status_of(world(iris(theirs, deploymentMode="ModelMesh")), {}) == theirs
+    begun = status_of(world(iris(deploymentMode="ModelMesh")), {})
+    assert status_of(world(iris(begun, deploymentMode="ModelMesh")), {}) == begun
+
+
+def test_a_mode_that_is_not_supported_keeps_the_addresses() -> None:
+    known = {"url": "http://iris", "components": {"predictor": {"url": "http://p"}}, "deploymentMode": "Knative"}
+    status = status_of(world(iris(known)), {})
+    assert (status["url"], status["components"]["predictor"]["url"]) == ("http://iris", "http://p")
 
 
 def test_a_mode_once_taken_stays() -> None:

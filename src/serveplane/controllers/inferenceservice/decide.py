@@ -30,7 +30,7 @@ CA_BUNDLE_KEY = "cabundle.crt"
 def decide(world: World) -> Plan:
     """Everything that should exist for a service. A spec that cannot be rendered gives a plan that says so and changes nothing."""
     if world.mode is not Mode.STANDARD:
-        return Plan()
+        return Plan(frozen=True)   # whatever there is belongs to whoever carries out that mode
     head = components(world.service)[0]
     selection = select_runtime(head, world.facts)
     if world.is_stopped:

@@ -259,26 +259,37 @@ def _invalid(scene: _Scene) -> Json:
     """Nothing could be rendered; what served before may still serve, so its addresses stay."""
     failure, previous = scene.plan.failure, scene.previous
     assert failure is not None
-    known = {ComponentKind(name): (part or {}).get("url", "") for name, part in (previous.get("components") or {}).items()}
     predictor = Told(COMPONENT_READY[ComponentKind.PREDICTOR], FALSE, failure.reason.value, failure.message)
     conditions = [predictor, Told(INGRESS_READY, UNKNOWN), Told(STOPPED, FALSE)]
     report = Report(mode=scene.world.mode, generation=_generation(scene.world), conditions=conditions, runtime=_runtime(scene),
                     model_status=invalid(failure.reason, failure.message, previous.get("modelStatus") or {}),
-                    url=str(previous.get("url") or ""), address=str((previous.get("address") or {}).get("url") or ""), component_urls=known)
+                    url=str(previous.get("url") or ""), address=str((previous.get("address") or {}).get("url") or ""),
+                    component_urls=_known_urls(previous))
     return status_of(report, previous, scene.world.now)
 
 
+def _known_urls(previous: Json) -> dict[ComponentKind, str]:
+    return {ComponentKind(name): (part or {}).get("url", "") for name, part in (previous.get("components") or {}).items()}
+
+
 def _other_mode(scene: _Scene) -> Json:
-    """Modes that something else carries out, or that nothing here does yet: said plainly instead of left to guess."""
-    mode = scene.world.mode
+    """Modes that something else carries out, or that nothing here does yet: said plainly instead of left to guess.
+
+    ModelMesh's controller writes this status itself, so it is begun here and never touched again.
+    """
+    mode, previous = scene.world.mode, scene.previous
     if mode is Mode.MODEL_MESH:
+        if previous.get("conditions"):
+            return previous
         told = Told(COMPONENT_READY[ComponentKind.PREDICTOR], UNKNOWN, "LeftToModelMesh", "ModelMesh's own controller serves this service")
     else:
         told = Told(COMPONENT_READY[ComponentKind.PREDICTOR], FALSE, "ModeNotSupported",
                     f"deployment mode {mode.value} is not supported here yet; set the annotation "
                     "serving.kserve.io/deploymentMode to Standard on a new service")
-    report = Report(mode=mode, generation=_generation(scene.world), conditions=[told, Told(INGRESS_READY, UNKNOWN)], model_status=NO_MODEL)
-    return status_of(report, scene.previous, scene.world.now)
+    report = Report(mode=mode, generation=_generation(scene.world), conditions=[told, Told(INGRESS_READY, UNKNOWN)], model_status=NO_MODEL,
+                    url=str(previous.get("url") or ""), address=str((previous.get("address") or {}).get("url") or ""),
+                    component_urls=_known_urls(previous))
+    return status_of(report, previous, scene.world.now)
 
 
 def _generation(world: World) -> int:
