@@ -28,11 +28,21 @@ class Informer:
     """The objects of one kind within one scope, always at hand."""
 
     def __init__(
-        self, client: Client, kind: Kind, scopes: Sequence[Scope], clock: Clock, *, optional: bool = False
+        self,
+        client: Client,
+        kind: Kind,
+        scopes: Sequence[Scope],
+        clock: Clock,
+        *,
+        optional: bool = False,
+        forbidden_is_absent: bool = False,
     ) -> None:
         self.kind = kind
         self.store = Store(kind)
-        self.reflectors = [Reflector(client, kind, scope, self.store, clock, optional=optional) for scope in scopes]
+        self.reflectors = [
+            Reflector(client, kind, scope, self.store, clock, optional=optional, forbidden_is_absent=forbidden_is_absent)
+            for scope in scopes
+        ]
 
     def get(self, namespace: str | None, name: str) -> Json | None:
         """A fresh copy of the object, or None when it does not exist or is foreign."""
@@ -114,11 +124,19 @@ class Informers:
         `keep` says which objects are kept whole (of several callers, any one's wish counts; a caller without it wants
         all);
         the others are remembered as key and uid. `optional` kinds may be absent from the server: they count as empty.
+        So do optional cluster-scoped kinds that may not be read, where only some namespaces are ours to look at.
         """
         scope = Scope(namespace or "", labels, fields)
         found = self._informers.get((kind, scope))
         if found is None:
-            found = Informer(self.client, kind, self._scopes(scope, cluster_scoped), self._clock, optional=optional)
+            found = Informer(
+                self.client,
+                kind,
+                self._scopes(scope, cluster_scoped),
+                self._clock,
+                optional=optional,
+                forbidden_is_absent=optional and cluster_scoped and bool(self._namespaces),
+            )
             found.store.trim = trim
             self._informers[kind, scope] = found
             self._wish(found, keep)

@@ -33,6 +33,7 @@ from serveplane.kube.wire import RawEvent
 LOG = logging.getLogger(__name__)
 BACKOFF = Backoff(first=0.2, longest=30.0)
 MISSING_KIND = Backoff(first=5.0, longest=30.0)
+CLOSED_KIND = Backoff(first=60.0, longest=600.0)
 DOUBTS = 3  # failures in a row before the place in the server's history is given up
 WATCH_GRACE = 15.0  # a watch older than the server promised is a dead connection
 SHORT_PAUSE = Backoff(first=0.05, longest=2.0)
@@ -52,7 +53,15 @@ class Reflector:
     """One list-and-watch loop into a store."""
 
     def __init__(
-        self, client: Client, kind: Kind, scope: Scope, store: Store, clock: Clock, *, optional: bool = False
+        self,
+        client: Client,
+        kind: Kind,
+        scope: Scope,
+        store: Store,
+        clock: Clock,
+        *,
+        optional: bool = False,
+        forbidden_is_absent: bool = False,
     ) -> None:
         self._client = client
         self._kind = kind
@@ -60,6 +69,7 @@ class Reflector:
         self._store = store
         self._clock = clock
         self._optional = optional
+        self._forbidden_is_absent = forbidden_is_absent
         self._failures = 0
         self._quick = 0
         self._forgotten = 0
@@ -80,6 +90,8 @@ class Reflector:
                 await self._pause(self._lost_place())
             except (NoSuchKind, NotFound) as error:
                 await self._kind_is_gone(error)
+            except Forbidden as error:
+                await (self._kind_is_closed(error) if self._forbidden_is_absent else self._failed(error))
             except KubeError as error:
                 await self._failed(error)
 
@@ -170,6 +182,16 @@ class Reflector:
             self.synced.set()
         self._note(error, quiet=self._optional)
         await self._pause(MISSING_KIND.delay(self._failures, self._clock))
+
+    async def _kind_is_closed(self, error: Forbidden) -> None:
+        """We may not read it and are not meant to: it counts as empty. Told once; looked at now and then, should that change."""
+        self._store.retain(set(), self._scope.namespace, "")
+        self._resource_version = ""
+        self.synced.set()
+        if not isinstance(self.trouble, Forbidden):
+            LOG.warning("not allowed to read %s: it counts as absent", self._kind.kind, extra={"kind": str(self._kind)})
+        self.trouble = error
+        await self._pause(CLOSED_KIND.delay(self._failures, self._clock))
 
     async def _failed(self, error: KubeError) -> None:
         """Resume where we stood, unless it may be that place which the server objects to (its data may have been restored)."""

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
+import pytest
 
 from serveplane.kube import Client, Kind
 from serveplane.kube.errors import ConnectionFailed
@@ -157,6 +158,23 @@ async def test_a_listener_that_raises_stops_nobody() -> None:
         await clock.advance(5)
         await informers.stop()
     assert heard == ["b", "c"]
+
+
+async def test_a_kind_closed_to_a_manager_of_some_namespaces_is_asked_for_rarely_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script([403, 403, (10, thing("a", 1))], [])
+    clock = FakeClock()
+    informers = Informers(Client(InProcessTransport(script.answer), clock), namespaces=["ns"])
+    informer = informers.informer(THING, optional=True, cluster_scoped=True)
+    async with asyncio.TaskGroup() as group:
+        informers.start(group)
+        await clock.advance(5)
+        assert informer.is_synced
+        await clock.advance(20)
+        assert len(script.asked) == 1
+        await clock.advance(300)
+        assert known(informer) == {"a": 1}, "a right granted later takes effect"
+        await informers.stop()
+    assert [record.message for record in caplog.records if "absent" in record.message] == ["not allowed to read Thing: it counts as absent"]
 
 
 async def test_an_optional_kind_may_come_later() -> None:
