@@ -82,6 +82,17 @@ class Options:
             grace, propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", dry_run
         )
 
+    def shown(self) -> Json:
+        """As a webhook sees them."""
+        preconditions = {"uid": self.uid, "resourceVersion": self.version}
+        found: Json = {
+            "gracePeriodSeconds": self.grace,
+            "preconditions": {key: item for key, item in preconditions.items() if item} or None,
+            "propagationPolicy": self.propagation or None,
+            "dryRun": ["All"] if self.dry_run else None,
+        }
+        return {key: item for key, item in found.items() if item is not None}
+
 
 class Deleting:
     """All that is special about the end of an object."""
@@ -121,7 +132,7 @@ class Deleting:
         """Delete, or begin to: whether the object is gone now, and its last state."""
         live = record.value()
         _check(resource, live, options)
-        write = Write(request, resource, {}, live)
+        write = Write(request, resource, {}, live, options=options.shown())
         await core.admit_delete(write)
         if core.store.get(resource.bucket, record.key) is not record:
             raise Conflict

@@ -5,7 +5,7 @@ validate, record owners, write if nobody else did meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from serveplane.clock import timestamp
@@ -54,6 +54,8 @@ class Write:
     subresource: str = ""
     applied: bool = False
     """managedFields are already as server-side apply left them."""
+    options: Json = field(default_factory=dict)
+    """Of a deletion, as webhooks see them."""
 
     @property
     def operation(self) -> str:

@@ -28,4 +28,5 @@ class Admission:
 
     async def delete(self, write: "Write") -> None:
         lifecycle.check_delete(write)
+        await self._hooks.mutate(write, "DELETE")
         await self._hooks.validate(write, "DELETE")

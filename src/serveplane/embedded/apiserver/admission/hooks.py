@@ -80,6 +80,9 @@ class Hooks:
     async def _mutate_by(self, hook: Hook, resource: Resource, write: "Write", operation: str) -> Json:
         response = await self._ask(hook, resource, write, operation, "mutating")
         if response is not None and response.get("patch"):
+            if operation == "DELETE":
+                what = "attempted to modify the object, which is not supported for this operation"
+                raise errors.internal(f'admission webhook "{hook.name}" {what}')
             await self._patch(hook, resource, write, response)
         return self._core.convert.copied(write.value)
 
@@ -95,7 +98,10 @@ class Hooks:
         except (jsonpatch.PatchFailed, ValueError) as error:
             raise errors.internal(f"jsonpatch of webhook {hook.name!r} failed: {error}") from None
         value = await self._core.convert_between(resource, write.resource, after)
-        write.value = self._core.kinds.canonical(write.resource, value, [])
+        try:
+            write.value = self._core.kinds.canonical(write.resource, value, [])
+        except errors.Refusal as refusal:  # whoever sent the object is not to blame for what became of it
+            raise errors.internal(f"the patch of webhook {hook.name!r} gave no object: {refusal.message}") from None
         if write.live:
             self._core.kinds.keep_server_fields(write)
 
@@ -157,9 +163,9 @@ class Hooks:
             "object": await self._seen(resource, write, write.value) if write.value else None,
             "oldObject": await self._seen(resource, write, write.live) if write.live else None,
             "dryRun": write.request.dry_run,
-            "options": {"kind": OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **_options(write)},
+            "options": {"kind": OPTIONS[operation], "apiVersion": "meta.k8s.io/v1", **_options(write, operation)},
         }
-        for field in ("name", "namespace"):
+        for field in ("namespace",) if _of_a_collection(write, operation) else ("name", "namespace"):
             if value["metadata"].get(field):
                 request[field] = value["metadata"][field]
         if write.subresource:
@@ -209,7 +215,6 @@ class Hooks:
 
 
 def _operations(data: bytes) -> Any:
-
     value = msgspec.json.decode(data)
     if not isinstance(value, list):
         raise ValueError("the patch is no list of operations")
@@ -230,15 +235,8 @@ def _denied(hook: Hook, response: Json) -> errors.Refusal:
     status = response.get("status") or {}
     reason = status.get("reason") or ""
     told = f": {status['message']}" if status.get("message") else f": {reason}" if reason else " without explanation"
-    code = status.get("code") or 403
-    details = status.get("details")
-    refusal = errors.Refusal(
-        code if code >= 400 else 403,
-        reason or ("Forbidden" if code == 403 else ""),
-        f'admission webhook "{hook.name}" denied the request{told}',
-    )
-    refusal.details = details
-    return refusal
+    code, text = status.get("code") or 0, f'admission webhook "{hook.name}" denied the request{told}'
+    return errors.Refusal(code if code >= 400 else 400, reason, text, status.get("details"))
 
 
 def _kind(resource: Resource) -> Json:
@@ -249,7 +247,15 @@ def _resource(resource: Resource) -> Json:
     return {"group": resource.group, "version": resource.version, "resource": resource.plural}
 
 
-def _options(write: "Write") -> Json:
+def _of_a_collection(write: "Write", operation: str) -> bool:
+    """Whether all of a kind are being deleted: the real server then names none of them."""
+    target = write.request.target
+    return operation == "DELETE" and target.resource == write.resource.plural and not target.name
+
+
+def _options(write: "Write", operation: str) -> Json:
+    if operation == "DELETE":
+        return write.options
     query = write.request.query
     found: Json = {name: query[name] for name in ("fieldManager", "fieldValidation") if query.get(name)}
     return found | ({"dryRun": ["All"]} if write.request.dry_run else {})
