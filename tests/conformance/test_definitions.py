@@ -11,6 +11,8 @@ from tests.kit.installation import Installation
 
 pytestmark = [pytest.mark.testbed, pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"no recorded cases in {GOLDEN} (set SERVEPLANE_GOLDEN)")]
 Json = dict[str, Any]
+# Stored in another version than written, which takes the conversion webhook: tests/testbed/api has that one running.
+CONVERTED = {"serving.kserve.io/v1alpha1": {"LLMInferenceService", "LLMInferenceServiceConfig"}}
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ async def test_the_recorded_runtimes_are_stored_unchanged(definitions: Installat
 async def _problems(case: Case, api: Api, namespace: str) -> list[str]:
     found = []
     for number, obj in enumerate(case.steps[-1].expected.get("object", [])):
-        if (await _is_served(obj, api)):
+        if obj["kind"] not in CONVERTED.get(obj["apiVersion"], ()) and await _is_served(obj, api):
             sent = copy.deepcopy(obj)
             sent["metadata"] |= {"name": f"{case.name[:40]}-{number}"}
             sent["metadata"].pop("namespace", None)

@@ -23,6 +23,7 @@ class Request:
     uri: str
     received: str       # RFC 3339 with microseconds, so it also sorts as text
     finished: bool      # False for the entry made when a watch begins
+    message: str = ""   # why it was refused
 
     @property
     def is_write(self) -> bool:
@@ -69,4 +70,5 @@ def _request(line: bytes) -> Request:
         user=entry.get("user", {}).get("username", ""), agent=entry.get("userAgent", "").split("/")[0].split(" ")[0],
         verb=entry["verb"], resource=resource, namespace=target.get("namespace", ""), name=target.get("name", ""),
         status=(entry.get("responseStatus") or {}).get("code", 0), uri=entry["requestURI"],
-        received=entry["requestReceivedTimestamp"], finished=entry["stage"] != "ResponseStarted")
+        received=entry["requestReceivedTimestamp"], finished=entry["stage"] != "ResponseStarted",
+        message=(entry.get("responseStatus") or {}).get("message", ""))

@@ -51,7 +51,7 @@ async def api(testbed: Testbed) -> AsyncIterator[Api]:
 async def namespace(api: Api, request: pytest.FixtureRequest) -> AsyncIterator[str]:
     """A namespace for this test alone; its removal goes on in the background."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_")).strip("-")
-    name = f"t{next(NUMBERS)}-{words}"[:50].rstrip("-")
+    name = f"t{next(NUMBERS)}-{words}"[:36].rstrip("-")      # it becomes part of host names, whose parts end at 63 letters
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await api.create(space)
     yield name

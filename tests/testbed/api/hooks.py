@@ -77,6 +77,9 @@ class Hooks:
             await api.delete(
                 {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": NAME}}
             )
+        for crd in await api.list("apiextensions.k8s.io/v1", "CustomResourceDefinition"):
+            if crd["spec"].get("conversion", {}).get("strategy") == "Webhook":  # nobody converts any more
+                await api.patch(crd, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
         await self.server.stop()
 
     def _client(self, path: str) -> Json:

@@ -91,7 +91,9 @@ async def _as_kserve_would(cluster: Cluster, service: Json) -> Json:
     runtime = {**RUNTIME, "metadata": {"name": "house", "namespace": cluster.namespace}}
     facts = Surroundings(settings_from(config), [runtime]).facts(cluster.namespace)
     plan = decide(World(raw=service, facts=facts, now=SYSTEM.now(), assume_healthy=True))
-    wanted = next(child for child in plan.children if child["kind"] == "Deployment")
+    found = [child for child in plan.children if child["kind"] == "Deployment"]
+    assert found, f"{plan.failure}; mode {service['metadata'].get('annotations')}, settings {facts.settings.deploy}"
+    wanted = found[0]
     owner = {"apiVersion": service["apiVersion"], "kind": service["kind"], "name": "iris", "uid": service["metadata"]["uid"],
              "controller": True, "blockOwnerDeletion": True}
     wanted["metadata"] = {**wanted["metadata"], "ownerReferences": [owner]}
