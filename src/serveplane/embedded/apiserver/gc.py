@@ -175,11 +175,8 @@ class GarbageCollector(Loop):
         meta = _decode(record.data).metadata
         if meta.uid != owner.uid:
             return "gone"
-        return (
-            "waiting"
-            if meta.deletionTimestamp and FOREGROUND in (meta.finalizers or ()) and owner.blockOwnerDeletion
-            else "solid"
-        )
+        # Dependents go whether they block their owner or not; blocking only says who is waited for.
+        return "waiting" if meta.deletionTimestamp and FOREGROUND in (meta.finalizers or ()) else "solid"
 
     async def _delete(self, record: Record, resource: Resource, meta: _Meta, propagation: str) -> None:
         if meta.deletionTimestamp and propagation != "Foreground":
