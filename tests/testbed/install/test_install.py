@@ -48,6 +48,18 @@ def test_applying_again_and_with_two_replicas_says_no_word_of_warning(kubectl: R
         assert kubectl("apply", "--server-side", "--dry-run=server", "-k", folder).stderr == ""
 
 
+def test_the_overlay_for_cert_manager_is_accepted_but_for_its_own_kinds(kubectl: Run, installation: Installation) -> None:
+    """cert-manager's definitions are not at hand; the rest of the overlay is judged by the server."""
+    rendered = yamlio.load_all(kubectl("kustomize", "config/overlays/cert-manager").stdout)
+    foreign = [obj for obj in rendered if obj["apiVersion"].startswith("cert-manager.io/")]
+    assert sorted(obj["kind"] for obj in foreign) == ["Certificate", "Issuer"]
+    others = yamlio.dump_all([obj for obj in rendered if obj not in foreign])
+    assert kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", text=others).stderr == ""
+    (deployment,) = [obj for obj in rendered if obj["kind"] == "Deployment"]
+    mount = {"name": "cert", "mountPath": "/tmp/k8s-webhook-server/serving-certs", "readOnly": True}
+    assert mount in deployment["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+
+
 def test_minimal_definitions_fit_client_side_apply(kubectl: Run) -> None:
     kubectl("apply", "--dry-run=server", "-k", "config/crd/minimal")
 
