@@ -8,6 +8,7 @@ import pytest
 
 from tests.kit.installation import Installation
 from tests.kit.testbed import Testbed
+from tests.kit.world import Outcome, Rule, annotation
 from tests.testbed.isvc.conftest import Cluster, iris
 
 pytestmark = pytest.mark.testbed
@@ -143,6 +144,25 @@ async def test_looking_again_costs_nothing(cluster: Cluster, world: Testbed, man
     asked = [request for request in world.audit.requests(mark, user=account, namespace=cluster.namespace) if request.verb != "watch"]
     assert [(request.verb, request.resource) for request in asked] == []
     assert (await cluster.service())["metadata"]["resourceVersion"] == ready["metadata"]["resourceVersion"]
+
+
+async def test_a_download_is_followed_by_its_log_and_no_other(cluster: Cluster, world: Testbed, manager: Installation) -> None:
+    """No kubelet here answers for the log, which must disturb nobody; what is asked for, and that it may be, is seen all the same."""
+    assert world.audit is not None
+    mark, account, audit = world.audit.mark(), manager.managers[-1].account, world.audit
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster.namespace}}
+    await cluster.api.patch(space, {"metadata": {"annotations": annotation(Rule(Outcome.INIT_RUNNING, name="slow-*"))}})
+    await cluster.api.create(iris("slow"), cluster.namespace)
+    await cluster.api.create(iris("quick"), cluster.namespace)
+    await cluster.ready("quick")
+
+    async def is_asked() -> bool:
+        return any(request.resource == "pods/log" for request in audit.requests(mark, user=account, namespace=cluster.namespace))
+    assert await cluster.until(is_asked, "a look at the log")
+    asked = [request for request in audit.requests(mark, user=account, namespace=cluster.namespace) if request.resource == "pods/log"]
+    assert all(request.name.startswith("slow-predictor-") and "container=storage-initializer" in request.uri for request in asked)
+    assert all(request.status not in (401, 403) for request in asked)
+    assert (await cluster.service("slow"))["status"]["modelStatus"]["states"]["targetModelState"] == "Loading"
 
 
 async def test_explain_a_service_of_the_cluster(cluster: Cluster, world: Testbed) -> None:
