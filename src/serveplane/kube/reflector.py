@@ -32,7 +32,7 @@ from serveplane.kube.wire import RawEvent
 
 LOG = logging.getLogger(__name__)
 BACKOFF = Backoff(first=0.2, longest=30.0)
-MISSING_KIND = Backoff(first=5.0, longest=30.0)
+MISSING_KIND = Backoff(first=0.5, longest=30.0)  # soon at first: during an installation definitions are about to be served
 CLOSED_KIND = Backoff(first=60.0, longest=600.0)
 DOUBTS = 3  # failures in a row before the place in the server's history is given up
 WATCH_GRACE = 15.0  # a watch older than the server promised is a dead connection
