@@ -63,11 +63,12 @@ _META = msgspec.json.Decoder(_Envelope)
 class Item:
     """One cached object, decoded as far as it is looked at."""
 
-    __slots__ = ("_meta", "_object", "kind", "raw")
+    __slots__ = ("_key", "_meta", "_object", "kind", "raw")
 
     def __init__(self, kind: Kind, raw: bytes) -> None:
         self.kind = kind
         self.raw = raw
+        self._key: Key | None = None
         self._meta: Meta | None = None
         self._object: Json | None = None
 
@@ -79,7 +80,9 @@ class Item:
 
     @property
     def key(self) -> Key:
-        return self.meta.key
+        if self._key is None:
+            self._key = self.meta.key
+        return self._key
 
     @property
     def object(self) -> Json:

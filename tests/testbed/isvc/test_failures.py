@@ -3,6 +3,8 @@ from typing import Any
 
 import pytest
 
+from tests.kit.installation import Installation
+from tests.kit.testbed import Testbed
 from tests.kit.world import Outcome, Rule, annotation
 from tests.testbed.isvc.conftest import Cluster, iris
 
@@ -90,3 +92,21 @@ async def test_a_runtime_that_is_missing_and_then_comes(cluster: Cluster) -> Non
     ready = await cluster.ready()
     assert ready["status"]["servingRuntimeName"] == "house"
     assert "lastFailureInfo" not in ready["status"]["modelStatus"]
+
+
+async def test_runtimes_that_come_one_by_one_cost_few_status_writes(cluster: Cluster, world: Testbed, manager: Installation) -> None:
+    """Each changes what there is to say on runtimes; only what lasts is said."""
+    assert world.audit is not None
+    mark, account = world.audit.mark(), manager.managers[-1].account
+    service = iris()
+    service["spec"]["predictor"]["model"]["modelFormat"] = {"name": "housemodel"}
+    await cluster.api.create(service, cluster.namespace)
+    for number in range(12):
+        formats = [{"name": "housemodel", "autoSelect": number == 11}]
+        spec = {"supportedModelFormats": formats, "containers": [{"name": "kserve-container", "image": "acme/house:1"}]}
+        runtime = {"apiVersion": "serving.kserve.io/v1alpha1", "kind": "ServingRuntime", "metadata": {"name": f"house-{number}"},
+                   "spec": spec}
+        await cluster.api.create(runtime, cluster.namespace)
+    assert (await cluster.ready())["status"]["servingRuntimeName"] == "house-11"
+    asked = world.audit.requests(mark, user=account, namespace=cluster.namespace, verbs={"patch"})
+    assert sum(request.resource == "inferenceservices/status" for request in asked) <= 5
