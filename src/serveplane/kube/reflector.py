@@ -33,6 +33,7 @@ from serveplane.kube.wire import RawEvent
 LOG = logging.getLogger(__name__)
 BACKOFF = Backoff(first=0.2, longest=30.0)
 MISSING_KIND = Backoff(first=0.5, longest=30.0)  # soon at first: during an installation definitions are about to be served
+AWAITED_KIND = Backoff(first=0.25, longest=1.0)  # nothing works without it, and the server takes 5 s for a new definition
 CLOSED_KIND = Backoff(first=60.0, longest=600.0)
 DOUBTS = 3  # failures in a row before the place in the server's history is given up
 WATCH_GRACE = 15.0  # a watch older than the server promised is a dead connection
@@ -181,7 +182,7 @@ class Reflector:
         if self._optional:
             self.synced.set()
         self._note(error, quiet=self._optional)
-        await self._pause(MISSING_KIND.delay(self._failures, self._clock))
+        await self._pause((MISSING_KIND if self._optional else AWAITED_KIND).delay(self._failures, self._clock))
 
     async def _kind_is_closed(self, error: Forbidden) -> None:
         """We may not read it and are not meant to: it counts as empty. Told once; looked at now and then, should that change."""
