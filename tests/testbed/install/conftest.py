@@ -10,6 +10,7 @@ import pytest
 from tests.kit.plugin import NEIGHBOURS
 from tests.kit.processes import start, stop
 from tests.kit.testbed import Testbed, Unavailable, start_testbed
+from tests.kit.waiting import soon
 
 ROOT = Path(__file__).parents[3]
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -37,7 +38,7 @@ def kubectl(empty: Testbed) -> Run:
 def played(empty: Testbed, kubectl: Run) -> Iterator[Testbed]:
     """The same with the definitions of our neighbours, and somebody who plays kubelet and gateway."""
     kubectl("apply", "--server-side", "-f", str(NEIGHBOURS))
-    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    await_definitions(kubectl)
     world = start([sys.executable, "-m", "tests.kit.world", empty.kubeconfig], empty.folder / "world.log")
     yield empty
     stop(world)
@@ -46,6 +47,11 @@ def played(empty: Testbed, kubectl: Run) -> Iterator[Testbed]:
 @pytest.fixture(scope="module")
 def helm(empty: Testbed) -> Run:
     return _program(empty, "helm")
+
+
+def await_definitions(kubectl: Run) -> None:
+    """Until every definition is served. kubectl gives up on one whose status is still empty, so it is asked again."""
+    soon(lambda: kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s", check=False).returncode == 0)
 
 
 def _program(bed: Testbed, name: str) -> Run:

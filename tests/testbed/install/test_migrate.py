@@ -16,7 +16,7 @@ from tests.kit.api import Api, Json, condition
 from tests.kit.installation import Installation
 from tests.kit.plugin import run_apart
 from tests.kit.testbed import Testbed
-from tests.testbed.install.conftest import Run
+from tests.testbed.install.conftest import Run, await_definitions
 from tests.testbed.install.moving import Id, Past, Snapshot
 
 pytestmark = [pytest.mark.testbed, pytest.mark.skipif(not GOLDEN.exists(), reason=f"KServe's recorded objects are not at {GOLDEN}")]
@@ -52,7 +52,7 @@ class Move:
 @pytest.fixture(scope="module")
 def move(played: Testbed, kubectl: Run) -> Move:
     kubectl("apply", "--server-side", "-k", "config/crd")
-    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    await_definitions(kubectl)
     return run_apart(lambda: _moved(played, kubectl))
 
 

@@ -15,7 +15,7 @@ from tests.kit.installation import Installation, Manager
 from tests.kit.plugin import run_apart
 from tests.kit.testbed import RequestFailed, Testbed
 from tests.kit.waiting import eventually, soon
-from tests.testbed.install.conftest import Run
+from tests.testbed.install.conftest import Run, await_definitions
 
 pytestmark = [pytest.mark.testbed, pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl to make a certificate with")]
 OVERLAY, SPACE = "config/overlays/namespaced", "models"
@@ -33,7 +33,7 @@ def service(name: str, **model: object) -> Json:
 @pytest.fixture(scope="module")
 def manager(played: Testbed, kubectl: Run, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Manager]:
     kubectl("apply", "--server-side", "-k", f"{OVERLAY}/cluster")
-    kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+    await_definitions(kubectl)
     kubectl("apply", "--server-side", "-k", OVERLAY)
     certificates = tmp_path_factory.mktemp("certificates")
     _certify(certificates, kubectl)
