@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serveplane.http import Origin, Request, Response, Router, Server, TlsConfig, Tunnel, Upgrade
+from serveplane.http import ClientTls, Origin, Request, Response, Router, Server, TlsConfig, Tunnel, Upgrade
 from serveplane.http.http2 import Http2Proxy
 from serveplane.http.proxy import Proxy
 from tests.unit.http.certificates import Authority
@@ -273,4 +273,32 @@ async def test_grpc_passes_through() -> None:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             with pytest.raises(grpc.aio.AioRpcError):
                 await channel.unary_unary("/other/U")(b"")
+    await behind.stop(0)
+
+
+async def test_grpc_passes_through_tls_on_both_sides(tmp_path: Path) -> None:
+    """HTTP/2 agreed by ALPN with the client, and again with the origin; plain HTTP/1.1 is still answered on the same port."""
+    grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("server", "server")
+
+    async def unary(request: bytes, context: object) -> bytes:
+        return request.upper()
+    behind = grpc.aio.server()
+    methods = {"U": grpc.unary_unary_rpc_method_handler(unary)}
+    behind.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", methods),))
+    own = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    target = Origin("https", "127.0.0.1", behind.add_secure_port("127.0.0.1:0", own), tls=ClientTls(ca=authority.file))
+    await behind.start()
+
+    async def choose(request: Request) -> Origin | None:
+        return target
+    tls = TlsConfig(certificate, key, http2=True)
+    trust = grpc.ssl_channel_credentials(authority.file.read_bytes())
+    async with serving(ROUTES, tls=tls, http2=Http2Proxy(choose)) as server:
+        async with grpc.aio.secure_channel(f"127.0.0.1:{server.port}", trust) as channel:
+            answers = await asyncio.gather(*(channel.unary_unary("/t.T/U")(b"%d a" % number) for number in range(20)))
+        assert answers == [b"%d A" % number for number in range(20)]
+        curl = [tool("curl"), "-sS", "--http1.1", "--cacert", str(authority.file), f"https://127.0.0.1:{server.port}/stream"]
+        assert await program(*curl) == "0\n1\n2\n"
     await behind.stop(0)
