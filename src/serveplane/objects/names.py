@@ -36,11 +36,3 @@ def is_label_value(value: str) -> bool:
 def is_safe_path_part(name: str) -> bool:
     """A name that stays inside its folder when it becomes a file."""
     return bool(name) and name not in (".", "..") and not any(letter in name for letter in "/\\\0")
-
-
-def group_of(api_version: str) -> str:
-    """
-    >>> group_of("apps/v1"), group_of("v1")
-    ('apps', '')
-    """
-    return api_version.rpartition("/")[0]

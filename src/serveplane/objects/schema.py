@@ -155,13 +155,6 @@ def builtin_resource(api_version: str, kind: str) -> Resource | None:
     return Resource(entry["plural"], entry["namespaced"], tuple(entry["subresources"]))
 
 
-@cache
-def builtin_kinds() -> tuple[tuple[str, str], ...]:
-    """Every (apiVersion, kind) of Kubernetes' own that the table knows."""
-    pairs = (key.split(" ") for key in _table()["kinds"])
-    return tuple((version, kind) for version, kind in pairs)
-
-
 def kubernetes_types() -> Json:
     """The whole table of named types, for those who write schemas from it."""
     types: Json = _table()["types"]

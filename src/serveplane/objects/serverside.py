@@ -243,8 +243,3 @@ def updated(live: Json, new: Json, owners: Owners, manager: str, shape: Shape) -
     mine = union(union(owners.get(manager, {}), change.modified), change.added)
     mine = difference(mine, change.removed)
     return _handed_over({**owners, manager: mine}, manager, change, force=True)
-
-
-def conflict_lines(paths_by_owner: Mapping[str, Iterable[str]]) -> list[str]:
-    """Every conflict as one line, owner and field."""
-    return [f'conflict with "{owner}": {path}' for owner, fields in paths_by_owner.items() for path in fields]
