@@ -5,8 +5,7 @@
 
 An object costs no request when every desired leaf stands in the live one by meaning *and* the fields we own there are
 exactly those of the plan; the second half is what makes removals happen. Rules that came from trying it on a real
-server
-(adoption, the hand-over of replicas, duplicates) are each in a function of their own.
+server (adoption, the hand-over of replicas, duplicates) are each in a function of their own.
 """
 
 import logging

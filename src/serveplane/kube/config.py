@@ -1,7 +1,6 @@
 """How to reach the API server: a kubeconfig file, or the files every pod is given.
 
-Everything is read and checked here, so that a bad file gives one clear line at start and not a strange error at the
-first request.
+Everything is read and checked here, so that a bad file gives one clear line at start and not a strange error at the first request.
 """
 
 import base64

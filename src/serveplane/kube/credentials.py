@@ -1,8 +1,7 @@
 """Who we are at the API server, as the Authorization header of each request.
 
 Tokens in pods are replaced by the kubelet and exec plugins hand out short-lived ones, so a header is asked for per
-request and may be
-renewed when the server answers 401.
+request and may be renewed when the server answers 401.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """From a kind to the path it is served under, asked of the server once per group and version.
 
-What is known stays known; a kind that is missing is looked for again, but at most once per `NEGATIVE_SECONDS`, so
-that a controller
-waiting for a CRD neither hammers the server nor needs a restart.
+What is known stays known; a kind that is missing is looked for again, but at most once per `NEGATIVE_SECONDS`, so that
+a controller waiting for a CRD neither hammers the server nor needs a restart.
 """
 
 import asyncio

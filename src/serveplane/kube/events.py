@@ -1,9 +1,7 @@
-"""Events about objects, written in the background and aggregated, so that a loop that fails all night does not fill
-etcd.
+"""Events about objects, written in the background and aggregated, so that a loop that fails all night does not fill etcd.
 
 The same event about the same object raises its count instead of being written anew; many different messages with the
-same
-reason become one; and each object has a budget. Losing an event is never a reason to fail.
+same reason become one; and each object has a budget. Losing an event is never a reason to fail.
 """
 
 import asyncio

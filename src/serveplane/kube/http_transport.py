@@ -1,8 +1,7 @@
 """Requests over HTTP(S), with the credentials of a `ClusterConfig`.
 
 A 401 makes the credentials be renewed and the request sent once more: tokens in pods are short-lived, and a request
-that
-was refused for its token has done nothing.
+that was refused for its token has done nothing.
 """
 
 import ssl

@@ -122,9 +122,8 @@ class Informers:
         """The informer of a kind and scope, made on first use.
 
         `keep` says which objects are kept whole (of several callers, any one's wish counts; a caller without it wants
-        all);
-        the others are remembered as key and uid. `optional` kinds may be absent from the server: they count as empty.
-        So do optional cluster-scoped kinds that may not be read, where only some namespaces are ours to look at.
+        all); the others are remembered as key and uid. `optional` kinds may be absent from the server: they count as
+        empty. So do optional cluster-scoped kinds that may not be read, where only some namespaces are ours to look at.
         """
         scope = Scope(namespace or "", labels, fields)
         found = self._informers.get((kind, scope))

@@ -1,7 +1,6 @@
 """How this library designates things: a `Kind` for a resource type, a `Key` for one object of it.
 
-Objects themselves are plain JSON values; the few accessors here read their metadata without ever raising on a field
-that is absent.
+Objects themselves are plain JSON values; the few accessors here read their metadata without ever raising on a field that is absent.
 """
 
 from collections.abc import Iterable

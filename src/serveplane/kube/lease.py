@@ -1,12 +1,10 @@
 """Leader election on a Lease: of several replicas one works, and a replica that lost the lease sends nothing more.
 
-Three durations make that sure. Others take over when they have seen no renewal for `duration`. The holder gives up
-when it
-could not renew for `renew_deadline`, counted from the moment it *sent* its last successful renewal. `guard` refuses
-every
-write after that moment, and a write sent just before it is given up within `write_timeout`, which is shorter than
-what is
-left of `duration`. Only monotonic time and own observations are used; the clocks of other machines do not matter.
+Three durations make that sure. Others take over when they have seen no renewal for `duration`. The holder gives up when
+it could not renew for `renew_deadline`, counted from the moment it *sent* its last successful renewal. `guard` refuses
+every write after that moment, and a write sent just before it is given up within `write_timeout`, which is shorter than
+what is left of `duration`. Only monotonic time and own observations are used; the clocks of other machines do not
+matter.
 """
 
 import asyncio

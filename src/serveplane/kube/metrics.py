@@ -1,7 +1,6 @@
 """Counters, gauges and histograms in Prometheus' text format, with the names controller-runtime uses.
 
-Dashboards and alerts written for KServe's Go managers read the same series here. The registry is handed in; nothing
-is global.
+Dashboards and alerts written for KServe's Go managers read the same series here. The registry is handed in; nothing is global.
 """
 
 import bisect

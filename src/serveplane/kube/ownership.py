@@ -63,8 +63,7 @@ def is_written_by(live: Json, managers: frozenset[str]) -> bool:
 
 
 def taken_over(live: Json, manager: str, legacy: frozenset[str], planned: Fields) -> list[Json] | None:
-    """The managedFields in which what legacy managers own by Update is ours by Apply; None when there is nothing to
-    take.
+    """The managedFields in which what legacy managers own by Update is ours by Apply; None when there is nothing to take.
 
     Status and scale entries stay as they are: those subresources are written by Update on purpose. `planned` is what we
     will own once we have applied.

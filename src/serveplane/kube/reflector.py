@@ -1,8 +1,7 @@
 """Keeps a store equal to the server: list once, then watch, for ever.
 
-A watch that ends is resumed where it stood (bookmarks keep that place fresh). Only when the server no longer
-remembers the
-place (410) is everything listed again, and what the list does not show is told as deleted. Nothing is ever missed
+A watch that ends is resumed where it stood (bookmarks keep that place fresh). Only when the server no longer remembers
+the place (410) is everything listed again, and what the list does not show is told as deleted. Nothing is ever missed
 silently.
 """
 

@@ -1,8 +1,7 @@
 """What the apply engine remembers of plans already in place, so that looking again costs almost nothing.
 
 Per owner and child: a digest of the plan and the version of the live object that was found (or made) equal to it. It
-also
-tells a child that was never there from one that someone deleted. Forgetting is always safe.
+also tells a child that was never there from one that someone deleted. Forgetting is always safe.
 """
 
 import hashlib

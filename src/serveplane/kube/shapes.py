@@ -1,11 +1,8 @@
-"""The shapes of kinds that are not Kubernetes' own, learnt from the server's OpenAPI document once per group and
-version.
+"""The shapes of kinds that are not Kubernetes' own, learnt from the server's OpenAPI document once per group and version.
 
-Field sets can only be foretold where it is known which lists go by key. Every authenticated client may read OpenAPI,
-so this
-needs no permission to read CRDs. Where nothing can be learnt, lists count as atomic and the engine falls back on what
-the
-server answered to the last apply.
+Field sets can only be foretold where it is known which lists go by key. Every authenticated client may read OpenAPI, so
+this needs no permission to read CRDs. Where nothing can be learnt, lists count as atomic and the engine falls back on
+what the server answered to the last apply.
 """
 
 import asyncio

@@ -1,10 +1,9 @@
-"""What an informer remembers: objects as the bytes they came in, foreign ones as key and uid only, and indexes over
-them.
+"""What an informer remembers: objects as the bytes they came in, foreign ones as key and uid only, and indexes over them.
 
 Nothing here decodes an object until someone reads it, and every read gives a fresh value, so callers may change what
-they
-get. Our own writes may be noted before the watch tells of them (`note`), which saves a reconcile from acting on its own
-stale past; resource versions, which grow along the server's history, decide which of two states is the newer one.
+they get. Our own writes may be noted before the watch tells of them (`note`), which saves a reconcile from acting on
+its own stale past; resource versions, which grow along the server's history, decide which of two states is the newer
+one.
 """
 
 import logging

@@ -1,8 +1,7 @@
 """Where requests go: over HTTP, or by a call into an API server that lives in the same process.
 
 The client above knows paths, retries and errors; a transport only carries bytes. That split is what lets the whole
-system run in one
-process on a simulated clock.
+system run in one process on a simulated clock.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
