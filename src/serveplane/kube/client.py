@@ -1,7 +1,8 @@
 """The Kubernetes API as a handful of verbs over plain JSON values.
 
-client = Client(HttpTransport(load_config())) iris = await client.get(Kind("serving.kserve.io/v1beta1",
-"InferenceService"), "iris", "default") await client.apply(deployment, field_manager="serveplane")
+    client = Client(HttpTransport(load_config()))
+    iris = await client.get(Kind("serving.kserve.io/v1beta1", "InferenceService"), "iris", "default")
+    await client.apply(deployment, field_manager="serveplane")
 
 Every request has a deadline; what is safe to repeat is repeated (`retry`); every failure is one of `errors`.
 """

@@ -167,15 +167,6 @@ class Controller:
         self._informer(watch, informers).listen(listener)
 
     def _informer(self, watch: Watch, informers: Informers) -> Informer:
-        if isinstance(watch, Primary):
-            return informers.informer(
-                watch.kind,
-                watch.namespace,
-                labels=watch.labels,
-                indexes=watch.indexes,
-                trim=watch.trim,
-                cluster_scoped=watch.cluster_scoped,
-            )
         keep = watch.keep or (self._keep_owned if isinstance(watch, Owned) else None)
         return informers.informer(
             watch.kind,

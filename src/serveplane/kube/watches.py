@@ -1,10 +1,10 @@
 """What makes a controller look at an object, declared as data.
 
-watches=[Primary(INFERENCE_SERVICE), Owned(DEPLOYMENT), Mapped(CONFIG_MAP, settings_users, keep=is_settings)]
+    watches=[Primary(INFERENCE_SERVICE), Owned(DEPLOYMENT), Mapped(CONFIG_MAP, settings_users, keep=is_settings)]
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from serveplane.kube.kind import Key, Kind
 from serveplane.kube.store import Change, Index, Item, Keep, Meta, Trim
@@ -13,54 +13,43 @@ Predicate = Callable[[Change], bool]
 
 
 @dataclass(frozen=True)
-class Primary:
+class _Watched:
+    """Which objects of a kind are seen, and how much of each is kept. `optional` kinds may be absent from the server."""
+
+    kind: Kind
+    _: KW_ONLY
+    predicate: Predicate | None = None
+    labels: str = ""
+    fields: str = ""
+    namespace: str = ""
+    keep: Keep | None = None
+    indexes: Mapping[str, Index] = field(default_factory=dict)
+    optional: bool = False
+    trim: Trim | None = None
+    cluster_scoped: bool = False
+
+
+@dataclass(frozen=True)
+class Primary(_Watched):
     """The kind a controller is about: an object's change means its own key."""
 
-    kind: Kind
-    predicate: Predicate | None = None
-    labels: str = ""
-    namespace: str = ""
-    indexes: Mapping[str, Index] = field(default_factory=dict)
-    trim: Trim | None = None
-    cluster_scoped: bool = False
-
 
 @dataclass(frozen=True)
-class Owned:
+class Owned(_Watched):
     """A kind of children: a change means the controlling owner, if that is of the primary kind.
 
-    Objects controlled by others are remembered as key and uid only. `optional` kinds may be absent from the server.
-    Without `own_writes`, what the process itself wrote is no news: for reconciles that judge by the answers to their writes.
+    Objects controlled by others are remembered as key and uid only. Without `own_writes`, what the process itself wrote
+    is no news: for reconciles that judge by the answers to their writes.
     """
 
-    kind: Kind
-    predicate: Predicate | None = None
-    labels: str = ""
-    fields: str = ""
-    namespace: str = ""
-    keep: Keep | None = None
-    indexes: Mapping[str, Index] = field(default_factory=dict)
-    optional: bool = False
-    trim: Trim | None = None
-    cluster_scoped: bool = False
-    own_writes: bool = True
+    own_writes: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Mapped:
+class Mapped(_Watched):
     """Any other kind: a function says whose business a change is. It sees the old and the new state, one at a time."""
 
-    kind: Kind
     map: Callable[[Item], Iterable[Key]]
-    predicate: Predicate | None = None
-    labels: str = ""
-    fields: str = ""
-    namespace: str = ""
-    keep: Keep | None = None
-    indexes: Mapping[str, Index] = field(default_factory=dict)
-    optional: bool = False
-    trim: Trim | None = None
-    cluster_scoped: bool = False
 
 
 Watch = Primary | Owned | Mapped

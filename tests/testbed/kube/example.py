@@ -140,7 +140,7 @@ def add_widgets(manager: Manager, **options: Any) -> Controller:
         await write_status(manager.client, owner, status, widgets)
         return None
 
-    watches = [Primary(WIDGET, generation_changed), *(Owned(kind) for kind in CHILDREN)]
+    watches = [Primary(WIDGET, predicate=generation_changed), *(Owned(kind) for kind in CHILDREN)]
     controller = Controller("widget", reconcile, watches, registry=manager.registry, clock=manager.clock, **options)
     manager.add(controller)
     return controller
