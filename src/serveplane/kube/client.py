@@ -10,7 +10,7 @@ Every request has a deadline; what is safe to repeat is repeated (`retry`); ever
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -36,6 +36,15 @@ class PatchType(StrEnum):
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
     APPLY = "application/apply-patch+yaml"
+
+
+class From(TypedDict, total=False):
+    """Which changes a watch tells, and for how many seconds at the most."""
+
+    labels: str
+    fields: str
+    resource_version: str
+    seconds: int
 
 
 class Client:
@@ -117,43 +126,22 @@ class Client:
                 return
             query = {**query, "continue": page.continue_token, "resourceVersion": ""}
 
-    async def watch(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        labels: str = "",
-        fields: str = "",
-        resource_version: str = "",
-        seconds: int = WATCH_SECONDS,
-    ) -> AsyncGenerator[WatchEvent]:
+    async def watch(self, kind: Kind, namespace: str | None = None, **where: Unpack[From]) -> AsyncGenerator[WatchEvent]:
         """Changes after `resource_version` until the server ends the stream; bookmarks included."""
-        async with aclosing(
-            self.watch_raw(
-                kind, namespace, labels=labels, fields=fields, resource_version=resource_version, seconds=seconds
-            )
-        ) as events:
+        async with aclosing(self.watch_raw(kind, namespace, **where)) as events:
             async for event in events:
                 yield WatchEvent(event.type, decode(event.object))
 
-    async def watch_raw(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        labels: str = "",
-        fields: str = "",
-        resource_version: str = "",
-        seconds: int = WATCH_SECONDS,
-    ) -> AsyncGenerator[RawEvent]:
+    async def watch_raw(self, kind: Kind, namespace: str | None = None, **where: Unpack[From]) -> AsyncGenerator[RawEvent]:
+        """The same with objects left undecoded, for those who may not need to look inside."""
         path = (await self.discovery.resource(kind)).path(namespace or "")
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "labelSelector": labels,
-            "fieldSelector": fields,
-            "resourceVersion": resource_version,
-            "timeoutSeconds": str(seconds),
+            "labelSelector": where.get("labels", ""),
+            "fieldSelector": where.get("fields", ""),
+            "resourceVersion": where.get("resource_version", ""),
+            "timeoutSeconds": str(where.get("seconds", WATCH_SECONDS)),
         }
         async with aclosing(self._stream(path, query)) as chunks, aclosing(lines(chunks)) as each:
             async for line in each:
