@@ -17,7 +17,7 @@ TROUBLE = Faults(errors=0.1, busy=0.05, gone=0.1, conflicts=0.03, lost=0.02, dro
 
 
 async def test_the_same_children_result(widgets: Testbed, client: Client, namespace: str) -> None:
-    count, agent = max(COUNTS.primaries // 2, 20), f"faults-{namespace}"
+    count, agent = COUNTS.primaries, f"faults-{namespace}"
     async with FaultProxy(widgets.kubeconfig, TROUBLE, SEED) as proxy:
         async with running(widgets, namespace, agent, kubeconfig=str(proxy.kubeconfig)) as (manager, _):
             await make_widgets(client, namespace, count)

@@ -1,6 +1,7 @@
 """Two replicas as real processes: the leader is killed or paused, and never writes after the other has begun to."""
 
 import asyncio
+import datetime
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from tests.kit.audit import Request
 from tests.kit.processes import start, stop
 from tests.kit.testbed import Testbed
 from tests.kit.waiting import eventually
-from tests.testbed.kube.example import WIDGET, widget
+from tests.testbed.kube.example import WIDGET, lease, widget
 
 pytestmark = [pytest.mark.testbed, pytest.mark.stress]
 SECONDS = float(COUNTS.lease_seconds)
@@ -75,6 +76,10 @@ class Replicas:
         every = self.testbed.audit.requests(since, agent=identity)
         return [request for request in every if request.is_write and not request.is_lease and request.status < 400]
 
+    def claims(self, identity: str) -> list[Request]:
+        every = self.testbed.audit.requests(agent=identity)
+        return [request for request in every if request.is_write and request.is_lease and request.status < 400]
+
     async def wrote(self, identity: str, since: int) -> list[Request]:
         return await eventually(lambda: self.writes(identity, since), 60)
 
@@ -120,6 +125,14 @@ def assert_no_overlap(replicas: Replicas, old: str, new: str, since: int) -> Non
     assert late == [], f"{old} wrote after {new} had begun at {first}"
 
 
+def assert_in_time(replicas: Replicas, old: str, new: str) -> None:
+    """From the old holder's last renewal to the new one's claim: the lease, one look of a waiting replica, and the machine's slowness."""
+    claimed, renewed = (datetime.datetime.fromisoformat(at) for at in (replicas.claims(new)[0].received, replicas.claims(old)[-1].received))
+    took = (claimed - renewed).total_seconds()
+    print(f"takeover {took:.1f} s after the last renewal, lease {SECONDS:.0f} s")
+    assert took <= SECONDS + 1.2 * lease("", "", SECONDS).retry_period + COUNTS.takeover_slack
+
+
 async def test_a_killed_leader_is_replaced_in_time(widgets: Testbed, client: Client, namespace: str) -> None:
     with two_replicas(widgets, namespace, client) as replicas:
         async with constant_work(client, namespace):
@@ -129,14 +142,10 @@ async def test_a_killed_leader_is_replaced_in_time(widgets: Testbed, client: Cli
                 await replicas.standing_by()
                 mark = widgets.audit.mark()
                 os.kill(replicas.processes[old].pid, signal.SIGKILL)
-                started = asyncio.get_running_loop().time()
                 new = await replicas.leader(other_than=old, seconds=90)
-                took = asyncio.get_running_loop().time() - started
-                assert took < SECONDS * 2 + 60, (
-                    f"takeover took {took:.1f} s, far longer than the lease even on a busy machine"
-                )
                 await replicas.wrote(new, mark)
                 assert_no_overlap(replicas, old, new, mark)
+                assert_in_time(replicas, old, new)
                 replicas.processes.pop(old).wait()
                 replicas.add()
 

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import datetime
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -239,15 +239,18 @@ async def test_no_request_fails_under_rotation_resets_and_a_busy_reconcile(
     often = {"check_seconds": 0.5, "settle_seconds": 1.0}
     async with hooks(widgets, namespace, name, **lives, **often):
         failures: list[KubeError] = []
-        places = asyncio.Semaphore(50)
         first = await client.get(SECRET, "hooks-cert", namespace)
 
         async def admit(n: int) -> None:
-            async with places:
-                try:
-                    await client.create(widget(f"w{n}", namespace, size=n), dry_run=True)
-                except KubeError as error:
-                    failures.append(error)
+            try:
+                await client.create(widget(f"w{n}", namespace, size=n), dry_run=True)
+            except KubeError as error:
+                failures.append(error)
+
+        async def admit_all_along(n: int) -> None:
+            await admit(n)
+            while not resets.done():
+                await admit(n)
 
         async def applied_again() -> None:
             for _ in range(COUNTS.ca_resets):
@@ -263,19 +266,12 @@ async def test_no_request_fails_under_rotation_resets_and_a_busy_reconcile(
 
         burning = asyncio.create_task(burn())
         resets = asyncio.create_task(applied_again())
-        for batch in batches(COUNTS.admission_in_flight, 10):
-            await asyncio.gather(*map(admit, batch))
-            await asyncio.sleep(0.3)
+        await asyncio.gather(*map(admit_all_along, range(COUNTS.admission_in_flight)))
         await resets
         await eventually(rotated, 90)
         await asyncio.gather(*map(admit, range(50)))
         burning.cancel()
         assert failures == []
-
-
-def batches(count: int, parts: int) -> Iterator[range]:
-    size = max(count // parts, 1)
-    return (range(start, min(start + size, count)) for start in range(0, count, size))
 
 
 async def burn() -> None:
