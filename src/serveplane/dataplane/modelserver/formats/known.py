@@ -5,6 +5,7 @@ is asked. So this module may be timid, never wrong.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,11 +57,15 @@ class Known:
 
     def _prepared(self, rows: Array) -> Array:
         rows = rows if rows.dtype == np.float32 else rows.astype(np.float64, copy=False)   # single precision stays, as in scikit-learn
-        if not (np.isfinite(rows) | np.isnan(rows) if self.accepts_missing else np.isfinite(rows)).all():
-            raise ValueError("Input contains NaN or infinity, which this model does not accept.")
+        if not isfinite(np.vdot(rows, rows)):   # one quick number; only if it is odd does the reason matter
+            self._judge(rows)
         for step in self.steps:
             rows = step.transform(rows)
         return rows
+
+    def _judge(self, rows: Array) -> None:
+        if not (np.isfinite(rows) | np.isnan(rows) if self.accepts_missing else np.isfinite(rows)).all():
+            raise ValueError("Input contains NaN or infinity, which this model does not accept.")
 
 
 def known(model: Any) -> Known | None:
@@ -163,7 +168,8 @@ def _logistic(model: Inert) -> Any:
 
 
 def _kernel(state: dict[str, Any]) -> linear.Kernel | None:
-    return linear.kernel(state["kernel"], float(state["_gamma"]), int(state["degree"]), float(state["coef0"]))
+    vectors = _numeric(state["support_vectors_"])
+    return linear.kernel(state["kernel"], vectors, float(state["_gamma"]), int(state["degree"]), float(state["coef0"]))
 
 
 def _vector_classifier(model: Inert) -> Any:
@@ -178,7 +184,7 @@ def _vector_regressor(model: Inert) -> Any:
     state, kernel = model.state, _kernel(model.state)
     if kernel is None or state.get("_sparse"):
         return None
-    return linear.VectorRegressor(linear.SupportVectors(
+    return linear.VectorRegressor(linear.support_vectors(
         _numeric(state["support_vectors_"]), kernel, _numeric(state["_dual_coef_"]).T, _numeric(state["_intercept_"])))
 
 

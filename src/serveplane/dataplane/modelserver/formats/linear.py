@@ -1,13 +1,14 @@
 """The arithmetic of linear models, scalers and support vector machines, from the arrays that scikit-learn saved."""
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from serveplane.dataplane.modelserver.tensors import Array
 
-CHUNK = 1 << 21   # values of one intermediate array; keeps memory bounded whatever the batch
+CHUNK = 1 << 18   # values of one intermediate array; keeps memory bounded whatever the batch, and near the processor
+TABLED = 10       # duels between classes whose outcomes are worth a table: up to five classes
 
 
 @dataclass(frozen=True)
@@ -67,22 +68,28 @@ class Scaler:
         return rows if self.bounds is None else np.clip(rows, *self.bounds)
 
 
-Kernel = Callable[[Array, Array], Array]
+Kernel = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
 class SupportVectors:
     """Weighted kernel values against the support vectors: one column per decision."""
 
-    vectors: Array
-    kernel: Kernel
+    kernel: Kernel      # rows to (rows, vectors)
     weights: Array      # (vectors, decisions)
     intercept: Array
+    step: int           # rows judged at once
 
     def decisions(self, rows: Array) -> Array:
-        step = max(1, CHUNK // max(1, self.vectors.size))
-        parts = [self.kernel(rows[start:start + step], self.vectors) @ self.weights for start in range(0, len(rows), step)]
+        step = self.step
+        if len(rows) <= step:
+            return self.kernel(rows).dot(self.weights) + self.intercept
+        parts = [self.kernel(rows[start:start + step]).dot(self.weights) for start in range(0, len(rows), step)]
         return np.concatenate(parts) + self.intercept
+
+
+def support_vectors(vectors: Array, kernel: Kernel, weights: Array, intercept: Array) -> SupportVectors:
+    return SupportVectors(kernel, weights, intercept, max(1, CHUNK // max(1, vectors.size)))
 
 
 @dataclass(frozen=True)
@@ -90,49 +97,78 @@ class VectorRegressor:
     machine: SupportVectors
 
     def predict(self, rows: Array) -> Array:
-        return self.machine.decisions(rows.astype(np.float64))[:, 0]
+        return self.machine.decisions(rows.astype(np.float64, copy=False))[:, 0]
 
 
 @dataclass(frozen=True)
 class VectorClassifier:
-    """Every pair of classes holds a duel; most wins takes the row, the first of equals."""
+    """Every pair of classes holds a duel; most wins takes the row, the first of equals.
+
+    With few classes every possible outcome of the duels is judged beforehand, so a row costs one look into a table.
+    """
 
     machine: SupportVectors
-    winners: Array      # (pairs, classes): the class that a positive decision votes for
-    losers: Array
+    votes: Array        # (duels, classes): what a positive decision changes in the votes
+    start: Array        # (classes,): the votes if every decision is negative
     classes: Array
+    places: Array | None = None    # (duels,): powers of two
+    outcomes: Array | None = None  # the class for every number that the duels can spell
 
     def predict(self, rows: Array) -> Array:
-        positive = self.machine.decisions(rows.astype(np.float64)) > 0
-        votes = positive @ self.winners + ~positive @ self.losers
-        return self.classes[votes.argmax(axis=1)]
+        positive = self.machine.decisions(rows.astype(np.float64, copy=False)) > 0
+        if self.outcomes is not None:
+            return self.outcomes.take(positive.dot(self.places))
+        return self.classes[self._most_votes(positive)]
+
+    def _most_votes(self, positive: Array) -> Array:
+        return (positive.dot(self.votes) + self.start).argmax(axis=1)
 
 
 def vector_classifier(vectors: Array, counts: Array, dual: Array, intercept: Array, kernel: Kernel, classes: Array) -> VectorClassifier:
     """From libsvm's layout: the vectors of class after class; row j-1 of `dual` for class i weighs i's vectors against class j."""
     starts = np.concatenate([[0], np.cumsum(counts)])
     pairs = [(i, j) for i in range(len(counts)) for j in range(i + 1, len(counts))]
-    weights = np.zeros((len(vectors), len(pairs)))
-    winners: Array = np.zeros((len(pairs), len(counts)), np.intp)
-    losers: Array = np.zeros_like(winners)
+    weights, votes, start = np.zeros((len(vectors), len(pairs))), np.zeros((len(pairs), len(counts))), np.zeros(len(counts))
     for column, (i, j) in enumerate(pairs):
         of_i, of_j = slice(starts[i], starts[i + 1]), slice(starts[j], starts[j + 1])
         weights[of_i, column] = dual[j - 1, of_i]
         weights[of_j, column] = dual[i, of_j]
-        winners[column, i] = losers[column, j] = 1
-    return VectorClassifier(SupportVectors(vectors, kernel, weights, intercept), winners, losers, classes)
+        votes[column, i], votes[column, j] = 1.0, -1.0
+        start[j] += 1.0
+    judge = VectorClassifier(support_vectors(vectors, kernel, weights, intercept), votes, start, classes)
+    return judge if len(pairs) > TABLED else _tabled(judge, len(pairs))
 
 
-def kernel(name: Any, gamma: float, degree: int, constant: float) -> Kernel | None:
+def _tabled(judge: VectorClassifier, duels: int) -> VectorClassifier:
+    spelled = np.arange(1 << duels)[:, None] >> np.arange(duels) & 1 == 1
+    return replace(judge, places=1 << np.arange(duels), outcomes=judge.classes[judge._most_votes(spelled)])
+
+
+def kernel(name: Any, vectors: Array, gamma: float, degree: int, constant: float) -> Kernel | None:
+    across = vectors.T
     if name == "rbf":
-        return lambda rows, vectors: np.exp(-gamma * np.square(rows[:, None, :] - vectors).sum(axis=2))
+        return _radial(vectors, gamma)
     if name == "linear":
-        return lambda rows, vectors: rows @ vectors.T
+        return lambda rows: rows.dot(across)
     if name == "poly":
-        return lambda rows, vectors: (gamma * (rows @ vectors.T) + constant) ** degree
+        return lambda rows: (gamma * rows.dot(across) + constant) ** degree
     if name == "sigmoid":
-        return lambda rows, vectors: np.tanh(gamma * (rows @ vectors.T) + constant)
+        return lambda rows: np.tanh(gamma * rows.dot(across) + constant)
     return None
+
+
+def _radial(vectors: Array, gamma: float) -> Kernel:
+    """Differences first, then squares, as libsvm does it: the textbook expansion would lose digits. The features come first in
+    memory, so that the sum over them adds whole planes."""
+    planes = np.ascontiguousarray(vectors.T)[:, None, :]
+
+    def values(rows: Array) -> Array:
+        apart = rows.T[:, :, None] - planes
+        apart *= apart
+        distances = np.add.reduce(apart, axis=0)
+        distances *= -gamma
+        return np.exp(distances, out=distances)
+    return values
 
 
 def _logistic(values: Array) -> Array:

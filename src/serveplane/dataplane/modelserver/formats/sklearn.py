@@ -18,6 +18,7 @@ from serveplane.dataplane.modelserver.errors import CannotLoad, InvalidInput
 from serveplane.dataplane.modelserver.formats import inert
 from serveplane.dataplane.modelserver.formats.array_model import ArrayModel
 from serveplane.dataplane.modelserver.formats.known import known, saved_by
+from serveplane.dataplane.modelserver.formats.settled import settle
 from serveplane.dataplane.modelserver.limits import BatchLimits
 from serveplane.dataplane.modelserver.model import Headers, Payload
 from serveplane.dataplane.modelserver.rows import by_column
@@ -70,7 +71,7 @@ class SklearnModel(ArrayModel):
     def _read(self) -> Any:
         if self._path.suffix == ".skops":
             self.read_by = "skops"
-            return _read_skops(self._path)
+            return _settled(_read_skops(self._path))
         if self._rule is PickleRule.NEVER:
             raise CannotLoad(f"{self._path.name} is a pickle, and --pickle=never refuses those; save it with skops or ONNX")
         seen = _looked_at(self._path)
@@ -81,7 +82,12 @@ class SklearnModel(ArrayModel):
         if self._rule is PickleRule.KNOWN:
             raise CannotLoad(f"{self._path.name} holds {_described(seen)}, which --pickle=known cannot read without running code")
         self.read_by = "pickle"
-        return _unpickled(self._path, saved_by(seen))
+        return _settled(_unpickled(self._path, saved_by(seen)))
+
+
+def _settled(estimator: Any) -> Any:
+    settle(estimator)
+    return estimator
 
 
 def _is_by_column(payload: Payload) -> bool:
