@@ -58,7 +58,21 @@ def has_route(service: InferenceService, section: Ingress) -> bool:
 
 
 def external_url(service: InferenceService, section: Ingress) -> str:
-    return f"{section.url_scheme}://{host(service.name, service, section)}"
+    return _told_url(service.name, section.url_scheme, service, section)
+
+
+def component_url(name: str, service: InferenceService, section: Ingress) -> str:
+    """Where a single component is reached; KServe tells it without TLS whatever the scheme is."""
+    return _told_url(name, "http", service, section)
+
+
+def _told_url(name: str, scheme: str, service: InferenceService, section: Ingress) -> str:
+    """Scheme and host, unless the administrator knows better how the gateway is reached. What has no route keeps its host."""
+    known = host(name, service, section)
+    if not section.url_template or not has_route(service, section):
+        return f"{scheme}://{known}"
+    return _rendered("URL template", section.url_template,
+                     {"Name": name, "Namespace": service.namespace, "Host": known, "Scheme": scheme})
 
 
 def internal_url(entry: Json, cluster_domain: str) -> str:

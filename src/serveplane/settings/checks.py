@@ -55,7 +55,8 @@ def _ingress(section: known.Ingress) -> Iterator[Finding]:
         yield "ingressGateway", "is needed, as <namespace>/<name>"
     if section.enable_gateway_api and not _is_reference(section.kserve_ingress_gateway):
         yield "kserveIngressGateway", "is needed with enableGatewayApi, as <namespace>/<name>"
-    for field, template in (("domainTemplate", section.domain_template), ("pathTemplate", section.path_template)):
+    for field, template in (("domainTemplate", section.domain_template), ("pathTemplate", section.path_template),
+                            ("urlTemplate", section.url_template)):
         if template.count("{{") != template.count("}}"):
             yield field, "has an action that is not closed"
     if section.path_template and not section.ingress_domain:

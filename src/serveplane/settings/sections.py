@@ -126,6 +126,8 @@ class Ingress(Section):
     disable_ingress_creation: bool = False
     disable_http_route_timeout: bool = msgspec.field(default=False, name="disableHTTPRouteTimeout")
     path_template: str = ""
+    url_template: str = ""
+    """Ours: the whole URL that a status tells, where scheme and host alone do not lead to the gateway (a port, a path)."""
     enable_llm_inference_service_tls: bool = msgspec.field(default=False, name="enableLLMInferenceServiceTLS")
     model_based_routing_header_name: str = "X-Gateway-Model-Name"
     model_based_routing_mode: str = "enabled"

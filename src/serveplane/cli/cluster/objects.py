@@ -1,4 +1,5 @@
 """What a one-machine cluster has beside the manifests of an installation: its gateway, its classes, its settings."""
+import re
 from importlib import resources
 
 import msgspec
@@ -11,6 +12,8 @@ from serveplane.embedded.workloads.claims import PROVISIONER, STORAGE_CLASS
 from serveplane.objects import Json, yamlio
 
 DOMAIN = "localhost"
+HOST = "127.0.0.1"
+OUR_TEMPLATE = re.compile(re.escape(f"http://{HOST}:") + r"\d+" + re.escape("/serving/{{ .Namespace }}/{{ .Name }}"))
 SETTINGS = "inferenceservice-config"
 GATEWAY = "kserve-ingress-gateway"
 NAMESPACE = "kserve"
@@ -54,18 +57,35 @@ def gateway(port: int) -> Json:
             "spec": {"gatewayClassName": INGRESS_CLASS, "listeners": [listener]}}
 
 
-def settings() -> Json:
-    """The shipped settings with what differs on one machine: the domain, and requests that a laptop can give."""
+def settings(gateway_port: int) -> Json:
+    """The shipped settings with what differs on one machine: the domain, where the gateway is, and requests that a laptop can give."""
     shipped: Json = yamlio.load((manifests.config_folder() / "configmap" / "inferenceservice.yaml").read_text())
     ingress = msgspec.json.decode(shipped["data"]["ingress"])
     ingress |= {"ingressDomain": DOMAIN, "ingressClassName": INGRESS_CLASS, "enableGatewayApi": True,
                 "kserveIngressGateway": f"{NAMESPACE}/{GATEWAY}", "urlScheme": "http",
-                "disableIstioVirtualHost": True}
+                "disableIstioVirtualHost": True, "urlTemplate": url_template(gateway_port)}
     resource = {"cpuLimit": "1", "memoryLimit": "2Gi", "cpuRequest": "100m", "memoryRequest": "256Mi"}
     deploy = msgspec.json.decode(shipped["data"].get("deploy") or "{}") | {"defaultDeploymentMode": "Standard"}
     data = {**shipped["data"], "ingress": _text(ingress), "inferenceService": _text({"resource": resource}),
             "deploy": _text(deploy)}
     return {**shipped, "metadata": {**shipped["metadata"], "namespace": NAMESPACE}, "data": data}
+
+
+def url_template(gateway_port: int) -> str:
+    """How services are told to be reached: by address and path, because `*.localhost` does not resolve everywhere."""
+    return f"http://{HOST}:{gateway_port}/serving/{{{{ .Namespace }}}}/{{{{ .Name }}}}"
+
+
+def moved_settings(live: Json, gateway_port: int) -> Json | None:
+    """The change to settings of an earlier run whose gateway had another port; none if users have their own template."""
+    try:
+        ingress = msgspec.json.decode(live["data"]["ingress"])
+        known = ingress.get("urlTemplate", "")
+    except (KeyError, AttributeError, msgspec.DecodeError):   # a user's own edit, which the manager will complain of
+        return None
+    if known == url_template(gateway_port) or not OUR_TEMPLATE.fullmatch(known):
+        return None
+    return {"data": {"ingress": _text(ingress | {"urlTemplate": url_template(gateway_port)})}}
 
 
 def _text(value: Json) -> str:

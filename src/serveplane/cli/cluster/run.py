@@ -35,7 +35,8 @@ from serveplane.kube.client import Client
 from serveplane.kube.kind import Kind
 from serveplane.objects import Json
 
-HOST = "127.0.0.1"
+HOST = objects.HOST
+CONFIG_MAP = Kind("v1", "ConfigMap")
 GATEWAY_PORT = 8080
 KUBELET_PORT = 10250
 
@@ -149,8 +150,11 @@ class UpCluster:
         shipped = objects.installation()
         first = [obj for obj in shipped if obj["kind"] == "Namespace"]
         own = [*objects.classes(), objects.gateway(self.state.gateway_port)]
-        if await client.find(Kind("v1", "ConfigMap"), objects.SETTINGS, objects.NAMESPACE) is None:
-            own.append(objects.settings())   # before the manager starts, which would make its own; a user's edit stays
+        live = await client.find(CONFIG_MAP, objects.SETTINGS, objects.NAMESPACE)
+        if live is None:
+            own.append(objects.settings(self.state.gateway_port))   # before the manager starts, which would make its own
+        elif moved := objects.moved_settings(live, self.state.gateway_port):   # all else is the user's to edit
+            await client.patch(CONFIG_MAP, objects.SETTINGS, objects.NAMESPACE, moved)
         await apply_all(client, [*first, *own], self._clock)
         await apply_all(client, [obj for obj in shipped if obj["kind"] != "Namespace"], self._clock)
         self._progress.step(f"{len(shipped)} objects of the installation applied", "applied")

@@ -241,7 +241,7 @@ def _component_urls(scene: _Scene) -> dict[ComponentKind, str]:
 
 def _component_url(scene: _Scene, kind: ComponentKind) -> str:
     service = scene.world.service
-    return f"http://{hosts.host(component_name(service.name, kind), service, scene.world.facts.settings.ingress)}"
+    return hosts.component_url(component_name(service.name, kind), service, scene.world.facts.settings.ingress)
 
 
 def _stopped(scene: _Scene) -> Json:
