@@ -8,8 +8,9 @@ in the environment; no program needs to know more than these calls.
     SERVEPLANE_POD_ADDRESS   the address to listen on, and where the other containers of this pod are found
     SERVEPLANE_POD_PORTS     ports that were moved, as JSON: {"8080": 41873}
     SERVEPLANE_POD_MOUNTS    where mounted folders really are, as JSON: {"/mnt/models": "/home/me/.../models"}
-    SERVEPLANE_RESOLVE       host:port of the cluster's HTTP proxy, which knows Services by name
+    SERVEPLANE_RESOLVE       the cluster's HTTP proxy, which knows Services by name, and the pod's namespace: default@127.0.0.1:8080
 """
+import base64
 import os
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -54,10 +55,20 @@ def service_account_folder(environment: Mapping[str, str] = os.environ) -> str:
     return real_path(SERVICE_ACCOUNT, environment)
 
 
-def cluster_proxy(environment: Mapping[str, str] = os.environ) -> Address | None:
+class ClusterProxy(NamedTuple):
     """The HTTP proxy that reaches Services by name, where the machine's own resolver cannot."""
-    host, _, port = environment.get("SERVEPLANE_RESOLVE", "").rpartition(":")
-    return Address(host, int(port)) if host and port.isdigit() else None
+    address: Address
+    namespace: str
+
+    def authorization(self) -> bytes:
+        """How a request through the proxy says whose short names it means."""
+        return b"Basic " + base64.b64encode(f"{self.namespace}:".encode())
+
+
+def cluster_proxy(environment: Mapping[str, str] = os.environ) -> ClusterProxy | None:
+    namespace, _, place = environment.get("SERVEPLANE_RESOLVE", "").rpartition("@")
+    host, _, port = place.rpartition(":")
+    return ClusterProxy(Address(host, int(port)), namespace) if host and port.isdigit() else None
 
 
 def is_cluster_name(host: str) -> bool:
@@ -68,11 +79,25 @@ def is_cluster_name(host: str) -> bool:
     >>> [is_cluster_name(host) for host in ("iris.default", "a.b.svc.cluster.local", "a.googleapis.com", "127.0.0.1")]
     [True, True, False, False]
     """
+    labels = _labels(host)
+    return bool(labels) and (len(labels) <= 2 or is_service_name(host))
+
+
+def is_service_name(host: str) -> bool:
+    """Whether a host can be nothing but a Service: one label, or a name that ends as the cluster's own do.
+
+    >>> [is_service_name(host) for host in ("iris", "iris.default", "a.b.svc:8080", "0.a.b.svc.cluster.local")]
+    [True, False, True, True]
+    """
+    labels = _labels(host.partition(":")[0])
+    return len(labels) == 1 or labels[2:] == ["svc"] or labels[-3:] == ["svc", "cluster", "local"]
+
+
+def _labels(host: str) -> list[str]:
+    """The labels of a name; none for addresses and for this machine itself."""
     host = host.rstrip(".").casefold()
     labels = host.split(".")
-    if labels[-1] == "localhost" or labels[-1].isdigit() or ":" in host or not all(labels):
-        return False
-    return len(labels) <= 2 or labels[2:] == ["svc"] or labels[-3:] == ["svc", "cluster", "local"]
+    return [] if labels[-1] == "localhost" or labels[-1].isdigit() or ":" in host or not all(labels) else labels
 
 
 def _within_pod(port: int, host: str, environment: Mapping[str, str]) -> Address:

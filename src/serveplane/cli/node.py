@@ -48,11 +48,10 @@ def run(args: argparse.Namespace) -> int:
 async def _main(args: argparse.Namespace) -> int:
     config = load_config(args.kubeconfig)
     client = Client(HttpTransport(config), SYSTEM, user_agent="serveplane-node")
-    variables = {"SERVEPLANE_RESOLVE": args.resolve} if args.resolve else {}
     labels = dict(text.split("=", 1) for text in args.label)
     options = NodeOptions(args.name, args.folder.absolute(), config.server, args.network, host_paths=args.host_paths,
                           image_files=tuple(path.absolute() for path in args.images), labels=labels,
-                          variables=variables, tls=_tls(args.pki))
+                          proxy=args.resolve, tls=_tls(args.pki))
     node = Node(client, SYSTEM, options)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -104,7 +104,7 @@ class OriginPool:
             return made
         host, port = origin.host, origin.port
         if client.cluster_proxy is not None and context is None and pod.is_cluster_name(host):
-            host, port = client.cluster_proxy
+            host, port = client.cluster_proxy.address
         await loop.create_connection(lambda: made, host, port, ssl=context, server_hostname=name)
         return made
 

@@ -104,6 +104,49 @@ async def test_services_by_name_and_in_absolute_form() -> None:
         assert (await made.ask("/p", host="nobody.nowhere"))[0] == 404
 
 
+async def by_proxy(made: Setup, url: str, user: str = "d") -> tuple[int, str]:
+    told = {"Proxy-Authorization": aiohttp.encode_basic_auth(user, "")}
+    async with made.session.get(url, proxy=made.server.url, headers=told) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_pods_find_services_by_short_names_through_the_proxy() -> None:
+    async with setup() as made:
+        for name in ("a", "a.d", "a.d.svc", "a.d.svc.cluster.local"):
+            status, text = await by_proxy(made, f"http://{name}/p?x=1")
+            assert status == 200, text
+            assert '"path":"/p?x=1"' in text
+            assert f'"host":"{name}"' in text
+            assert "proxy-authorization" not in text.lower()
+        assert (await by_proxy(made, "http://a/p", user="elsewhere"))[0] == 404
+        assert await by_proxy(made, "http://none/p") == (404, "no service is called 'none'\n")
+
+
+async def test_the_proxy_passes_on_what_is_not_in_the_cluster() -> None:
+    async with setup() as made:
+        outside = await serve(echo)
+        url = outside.url
+        status, text = await by_proxy(made, f"{url}/far?y=2")
+        assert (status, '"path":"/far?y=2"' in text) == (200, True)
+        await outside.close()
+        assert (await by_proxy(made, url))[0] == 503
+
+
+async def test_a_model_named_at_the_gateways_own_address() -> None:
+    async with setup() as made:
+        rule = Rule(PathKind.PREFIX, "/", (Backend(A, 80),))
+        made.routes(rule, named={("d", "iris"): "x.com"})
+        own = f"127.0.0.1:{made.server.port}"
+        assert (await made.ask("/v1/models/iris:predict", host=own))[0] == 200
+        assert (await made.ask("/v2/models/iris/infer", host="localhost"))[0] == 200
+        assert (await made.ask("/v1/models/other:predict", host=own))[0] == 404
+        assert (await made.ask("/v1/models/iris:predict", host="evil.example"))[0] == 404
+        made.routes(rule, named={("d", "iris"): "x.com", ("e", "iris"): "x.com"})
+        status, text = await made.ask("/v1/models/iris:predict", host=own)
+        assert status == 404
+        assert "/serving/d/iris/v1/models/iris:predict" in text
+
+
 async def test_filters() -> None:
     async with setup() as made:
         filters = (HeaderChange((("x-set", "1"),), (("x-add", "2"),), ("x-gone",)), HeaderChange((("x-answer", "3"),), (), (), True),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
+from serveplane import pod
 from serveplane.dataplane.storage.errors import Interrupted, StorageError, refusal, shown
 
 REDIRECTS = 5
@@ -263,4 +264,7 @@ def _proxy(scheme: str, host: str) -> tuple[str, int | None] | None:
     if not address or urllib.request.proxy_bypass(host):
         return None
     parts = urlsplit(address if "://" in address else f"http://{address}")
+    cluster = pod.cluster_proxy()
+    if cluster is not None and (parts.hostname, parts.port) == cluster.address and not pod.is_cluster_name(host):
+        return None   # the one-machine cluster's own proxy is there for names of Services; models come directly
     return (parts.hostname, parts.port) if parts.hostname else None

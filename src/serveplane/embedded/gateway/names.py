@@ -1,8 +1,13 @@
 """Services by their names in the cluster's DNS, read from a Host header. Pure."""
+import base64
+import binascii
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from serveplane.embedded.gateway.rules import ServiceName
+
+MODEL = re.compile(r"/v[12]/models/([^/:?]+)(?:[/:].*)?$")
 
 
 class Named(NamedTuple):
@@ -37,3 +42,27 @@ def service_of(host: str) -> Named | None:
     if len(labels) < 2 or not all(labels):
         return None
     return Named(ServiceName(labels[-1], labels[-2]), port)
+
+
+def model_of(path: str) -> str:
+    """The model that a path of the inference protocols names, or nothing.
+
+    >>> model_of("/v1/models/iris:predict"), model_of("/v2/models/iris/infer"), model_of("/v1/models"), model_of("/serving")
+    ('iris', 'iris', '', '')
+    """
+    found = MODEL.match(path)
+    return found[1] if found else ""
+
+
+@lru_cache(maxsize=1024)
+def proxy_user(credentials: str | None) -> str:
+    """Who asks a proxy, by `http://USER@proxy`: the node puts a pod's namespace there. It opens nothing, so it proves nothing.
+
+    >>> proxy_user("Basic ZGVmYXVsdDo="), proxy_user(None), proxy_user("Basic !")
+    ('default', '', '')
+    """
+    scheme, _, text = (credentials or "").partition(" ")
+    try:
+        return base64.b64decode(text, validate=True).decode().partition(":")[0] if scheme.lower() == "basic" else ""
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

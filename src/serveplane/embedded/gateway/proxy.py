@@ -5,9 +5,10 @@ Nothing here touches the API: the routing table and the endpoints are values tha
 from collections.abc import Sequence
 from functools import lru_cache
 
+from serveplane import pod
 from serveplane.clock import Clock
 from serveplane.embedded.gateway.endpoints import Endpoint, Endpoints
-from serveplane.embedded.gateway.names import service_of, split_host
+from serveplane.embedded.gateway.names import model_of, proxy_user, service_of, split_host
 from serveplane.embedded.gateway.rules import (
     Asked,
     Backend,
@@ -23,6 +24,7 @@ from serveplane.http import Headers, Origin, Request, Response, Timeouts
 from serveplane.http.proxy import Proxy
 
 SERVING = "/serving/"
+OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 NO_ENDPOINTS = "no endpoint of service {}/{} is ready\n"
 
 
@@ -40,15 +42,15 @@ class Gateway:
         if path.startswith(SERVING):
             return await self._by_path(request)
         host = request.headers.get("host") or ""
-        if not path.startswith("/"):   # asked as a proxy: the whole URL is in the request line
-            host, path = _authority(path)
         rule = self.table.find(_asked(request, split_host(host)[0], path))
         if rule is not None:
             return await self._apply(rule, request, path, host)
         named = service_of(host)
         if named is not None and named.service in self.endpoints.services:
             return await self._send(request, named.service, named.port, _target(path, request.query), host, (), None)
-        return Response.text(f"no route for host {host!r} and path {path}\n", 404)
+        if request.target.startswith("http://"):   # the whole URL is in the request line
+            return await self._as_proxy(request, host, path)
+        return await self._by_model(request, host, path)
 
     async def choose(self, request: Request) -> Origin | None:
         """Where an HTTP/2 connection goes, by its first request. Its frames are passed on as they are."""
@@ -70,13 +72,37 @@ class Gateway:
         parts = request.path.split("/", 4)
         if len(parts) < 4 or not parts[3]:
             return Response.text("say /serving/NAMESPACE/NAME/...\n", 404)
-        namespace, name, rest = parts[2], parts[3], "/" + (parts[4] if len(parts) > 4 else "")
+        return await self._by_name(request, ServiceName(parts[2], parts[3]), "/" + (parts[4] if len(parts) > 4 else ""))
+
+    async def _as_proxy(self, request: Request, host: str, path: str) -> Response:
+        """A pod asks for a Service of its own namespace by a short name, or for something outside the cluster, which is fetched
+        for it. Only programs that were told to use a proxy ask like this, never pages in a browser."""
+        name, port = split_host(host)
+        service = ServiceName(proxy_user(request.headers.get("proxy-authorization")), name)
+        target = _target(path, request.query)
+        if service in self.endpoints.services:
+            return await self._send(request, service, port, target, host, (), None)
+        if pod.is_service_name(host):
+            return Response.text(f"no service is called {name!r}\n", 404)
+        return await self._proxy.forward(request, Origin("http", name.strip("[]"), port), target=target, host=host)
+
+    async def _by_model(self, request: Request, host: str, path: str) -> Response:
+        """A request to the gateway's own address that names a model: `Host` taken from a URL that has no host of its own
+        (`curl -H "Host: $(… | cut -d/ -f3)"`, as KServe's pages do it) leads to the route of that name, if there is one only."""
+        model = model_of(path) if split_host(host)[0] in OWN_HOSTS else ""
+        found = [ServiceName(namespace, name) for namespace, name in self.table.named if model and name == model]
+        if len(found) == 1:
+            return await self._by_name(request, found[0], path)
+        advice = "".join(f"; say {SERVING}{one.namespace}/{one.name}{path}" for one in found)
+        return Response.text(f"no route for host {host!r} and path {path}{advice}\n", 404)
+
+    async def _by_name(self, request: Request, service: ServiceName, rest: str) -> Response:
+        namespace, name = service
         host = self.table.named.get((namespace, name))
         if host is not None:
             rule = self.table.find(_asked(request, host, rest))
             if rule is not None:
                 return await self._apply(rule, request, rest, host)
-        service = ServiceName(namespace, name)
         if service in self.endpoints.services:
             ports = self.endpoints.services[service]["spec"].get("ports") or [{"port": 80}]
             target = _target(rest, request.query)
@@ -138,16 +164,6 @@ def _may_repeat(request: Request, answer: Response) -> bool:
 
 def _asked(request: Request, host: str, path: str) -> Asked:
     return Asked(host, path, request.method, request.headers, request.query)
-
-
-def _authority(url: str) -> tuple[str, str]:
-    """Host and path of a request target in absolute form.
-
-    >>> _authority("http://iris.default:80/v1"), _authority("http://iris")
-    (('iris.default:80', '/v1'), ('iris', '/'))
-    """
-    host, _, path = url.partition("://")[2].partition("/")
-    return host, "/" + path
 
 
 def _rewritten(filters: Sequence[Filter], rule: Rule, path: str, query: str) -> tuple[str, str | None]:

@@ -28,6 +28,7 @@ class NodeContext:
     references: ReferenceWatch
     record: Recorder
     given: Mapping[str, str]        # variables of every container: the API server's address
+    proxy: str                      # host:port of the HTTP proxy that knows Services by name; empty: there is none
     allocatable: Mapping[str, Fraction]
     mark: str
 

@@ -46,7 +46,7 @@ class NodeOptions:
     host_paths: bool = False                      # hostPath volumes are the machine's own paths
     image_files: tuple[Path, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    variables: Mapping[str, str] = field(default_factory=dict)   # for every container, e.g. the cluster's proxy
+    proxy: str = ""                              # host:port of the cluster's HTTP proxy, which knows Services by name
     tls: TlsConfig | None = None                 # with it the node answers for logs, to the API server only
     overcommit: int = 10                          # how much more may be asked for than the machine has
 
@@ -152,7 +152,7 @@ def _context(client: Client, clock: Clock, options: NodeOptions, recorder: Recor
         images=_reloading(options.image_files or (images_file,)), images_file=images_file,
         addresses=AddressPool(options.network) if has_own_addresses(options.network) else None,
         references=ReferenceWatch(client, clock), record=recorder.event,
-        given=_api_server(options.server) | dict(options.variables), allocatable=capacity,
+        given=_api_server(options.server), proxy=options.proxy, allocatable=capacity,
         mark=str(options.folder.resolve()))
 
 

@@ -120,9 +120,19 @@ class PodWorkshop:
             MARK: self._context.mark,
         }
         defaults = {"HOME": str(home), "TMPDIR": str(scratch), "HOSTNAME": self.pod["metadata"]["name"],
-                    "PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.0/8,localhost", "no_proxy": "127.0.0.0/8,localhost"}
+                    "PYTHONUNBUFFERED": "1", **self._proxies()}
         return {**inherited(), **defaults, **image.environment,
                 **{name: rewritten(value) for name, value in values.items()}, **told}
+
+    def _proxies(self) -> dict[str, str]:
+        """How programs find Services by name: an HTTP proxy that knows which namespace a short name means. Our own programs
+        use it for such names only; others for all plain HTTP, where it passes on what is not in the cluster."""
+        direct = f"127.0.0.1,{self.address.host},127.0.0.0/8,localhost"
+        told = {"NO_PROXY": direct, "no_proxy": direct}
+        if self._context.proxy:
+            place = f"{self.namespace}@{self._context.proxy}"
+            told |= {"SERVEPLANE_RESOLVE": place, "http_proxy": f"http://{place}"}
+        return told
 
     def _working_folder(self, container: Json, mounts: dict[str, str], own: Path) -> Path:
         wanted = container.get("workingDir") or ""
