@@ -2,7 +2,7 @@
 import argparse
 import shlex
 
-from serveplane.cli.cluster.verbs import Session, add_cluster_arguments, objects_of, run_verb
+from serveplane.cli.cluster.verbs import Session, add_cluster_arguments, objects_of, run_verb, told_name
 from serveplane.kube.client import Client
 from serveplane.kube.errors import Invalid, NotFound
 from serveplane.kube.kind import kind_of
@@ -45,5 +45,4 @@ async def apply_one(client: Client, obj: Json, namespace: str) -> str:
     after = await client.apply(obj, MANAGER, field_validation="Strict")
     same = before and before["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
     done = "unchanged" if same else "configured" if before else "created"
-    group = kind_of(obj).group
-    return f"{obj['kind'].lower()}{'.' + group if group else ''}/{metadata['name']} {done}"
+    return f"{told_name(kind_of(obj))}/{metadata['name']} {done}"

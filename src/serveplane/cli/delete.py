@@ -3,7 +3,7 @@ import argparse
 import shlex
 
 from serveplane.cli.cluster.folder import ClusterError
-from serveplane.cli.cluster.verbs import Session, add_cluster_arguments, objects_of, run_verb
+from serveplane.cli.cluster.verbs import Session, add_cluster_arguments, objects_of, run_verb, told_name
 from serveplane.clock import SYSTEM
 from serveplane.kube.errors import NotFound
 from serveplane.kube.kind import Kind, kind_of
@@ -22,11 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     async def work(session: Session) -> int:
         targets = await _targets(session, args)
-        if args.filename:
-            session.kubectl(f"delete {' '.join('-f ' + shlex.quote(name) for name in args.filename)}"
-                            f"{session.in_namespace}")
-        else:
-            session.kubectl(f"delete {args.kind} {' '.join(args.names)}{session.in_namespace}")
+        what = [f"-f {shlex.quote(name)}" for name in args.filename] or [args.kind, *args.names]
+        session.kubectl(" ".join(["delete", *what, *(["--wait=false"] if args.no_wait else [])]) + session.in_namespace)
         missing = 0
         for kind, name, namespace in targets:
             try:
@@ -37,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
                 continue
             if not args.no_wait:
                 await _gone(session, kind, name, namespace)
-            print(f"{kind.kind.lower()}{'.' + kind.group if kind.group else ''}/{name} deleted")
+            print(f"{told_name(kind)}/{name} deleted")
         return 1 if missing else 0
     return run_verb("delete", args, work)
 

@@ -2,7 +2,9 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+from serveplane.cli.cluster.folder import Folder, default_folder
 from serveplane.cli.offline import BadInput, add_file_arguments, admitted, print_verdict, read_files, surroundings
 from serveplane.clock import SYSTEM
 from serveplane.controllers.inferenceservice.decide import decide
@@ -15,7 +17,10 @@ NAMES = ("isvc", "inferenceservice", "inferenceservices", "inferenceservice.serv
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("object", nargs="?", metavar="isvc/NAME", help="a service of the cluster")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE")
+    parser.add_argument("--data", type=Path, default=default_folder(), metavar="DIR",
+                        help="the data folder of the one-machine cluster (default: %(default)s)")
+    parser.add_argument("--kubeconfig", default="", metavar="FILE",
+                        help="talk to this cluster (default: the one-machine cluster if it runs, else as kubectl finds it)")
     add_file_arguments(parser, required=False)
 
 
@@ -53,9 +58,15 @@ def _explain_live(args: argparse.Namespace) -> int:
     if kind and kind.lower() not in NAMES:
         raise BadInput(f"{kind} cannot be explained, only isvc/NAME")
     from serveplane.cli.live import seen_service
-    world = seen_service(name, args.namespace, args.kubeconfig)
+    world = seen_service(name, args.namespace, args.kubeconfig or _running_cluster(args.data))
     print("\n".join(explanation(world, decide(world))))
     return 0
+
+
+def _running_cluster(data: Path) -> str:
+    """How to reach the one-machine cluster of a folder; nothing if none runs there."""
+    folder = Folder(data)
+    return str(folder.kubeconfig) if folder.path.is_dir() and folder.is_running() else ""
 
 
 def explanation(world: World, plan: Plan) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """`serveplane get KIND [NAME]`: prints objects, as a table made by the API server or as YAML or JSON."""
 import argparse
+import shlex
 
 import msgspec
 
-from serveplane.cli.cluster.verbs import Session, add_cluster_arguments, run_verb
+from serveplane.cli.cluster.verbs import Session, add_cluster_arguments, run_verb, told_name
 from serveplane.objects import Json, yamlio
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -28,12 +29,16 @@ def run(args: argparse.Namespace) -> int:
         path = resource.path("" if everywhere else session.namespace, name)
         flags = [f"-o {args.output}"] if args.output else []
         flags += ["-A"] if args.all_namespaces else []
-        flags += [f"-l {args.selector}"] if args.selector else []
-        session.kubectl(" ".join(["get", word, *([name] if name else []), *flags]) + session.in_namespace)
+        flags += [f"-l {shlex.quote(args.selector)}"] if args.selector else []
+        session.kubectl(" ".join(["get", word, *([name] if name else []), *flags]) + (session.in_namespace if not everywhere else ""))
         accept = "" if args.output in ("yaml", "json", "name") else TABLE
         reply = await session.client.rest.request("GET", path, {"labelSelector": args.selector}, accept=accept)
         assert isinstance(reply.body, bytes)
-        return _print(msgspec.json.decode(reply.body), args.output, args.all_namespaces, session.namespace)
+        answer = msgspec.json.decode(reply.body)
+        if args.output == "name":
+            print("\n".join(f"{told_name(kind)}/{obj['metadata']['name']}" for obj in answer.get("items", [answer])))
+            return 0
+        return _print(answer, args.output, args.all_namespaces, session.namespace)
     return run_verb("get", args, work)
 
 
@@ -42,9 +47,6 @@ def _print(answer: Json, output: str, with_namespace: bool, namespace: str) -> i
         print(yamlio.dump(answer), end="")
     elif output == "json":
         print(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
-    elif output == "name":
-        for obj in answer.get("items") or [answer]:
-            print(obj["metadata"]["name"])
     elif not answer.get("rows"):
         print(f"No resources found{'' if with_namespace else f' in {namespace} namespace'}.")
     else:

@@ -1,6 +1,7 @@
 """`serveplane logs NAME`: the log of a pod, or of the pods of an InferenceService."""
 import argparse
 import sys
+from collections.abc import Iterator
 
 from serveplane.cli.cluster.folder import ClusterError
 from serveplane.cli.cluster.verbs import Session, add_cluster_arguments, run_verb
@@ -26,8 +27,7 @@ def run(args: argparse.Namespace) -> int:
     async def work(session: Session) -> int:
         pod = await _pod(session, args.name)
         container = args.container or _default_container(pod)
-        flags = f" -c {container}" + (" -f" if args.follow else "") + (" -p" if args.previous else "")
-        session.kubectl(f"logs {pod['metadata']['name']}{flags}{session.in_namespace}")
+        session.kubectl(" ".join(["logs", pod["metadata"]["name"], *_flags(args, container)]) + session.in_namespace)
         stream = session.client.logs(pod["metadata"]["name"], session.namespace, container=container,
                                      follow=args.follow, previous=args.previous, tail=args.tail,
                                      since_seconds=args.since, timestamps=args.timestamps)
@@ -36,6 +36,15 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.flush()
         return 0
     return run_verb("logs", args, work)
+
+
+def _flags(args: argparse.Namespace, container: str) -> Iterator[str]:
+    yield f"-c {container}"
+    yield from (flag for flag, given in (("-f", args.follow), ("-p", args.previous), ("--timestamps", args.timestamps)) if given)
+    if args.tail is not None:
+        yield f"--tail={args.tail}"
+    if args.since is not None:
+        yield f"--since={args.since}s"
 
 
 async def _pod(session: Session, name: str) -> Json:

@@ -31,12 +31,21 @@ def run(args: argparse.Namespace) -> int:
     async def work(session: Session) -> int:
         body = _body(args.body)
         service = await session.client.get(SERVICE, args.name, session.namespace)
-        gateway = running(session.folder).gateway
-        url = f"{gateway}/serving/{session.namespace}/{args.name}{args.path or _path(args, body)}"
+        url = _base(session, args, service) + (args.path or _path(args, body))
         print(f"$ curl -s {shlex.quote(url)} -H 'Content-Type: application/json' -d {_for_curl(args.body)}",
               file=sys.stderr)
         return await _send(url, body, args.verbose, service)
     return run_verb("predict", args, work)
+
+
+def _base(session: Session, args: argparse.Namespace, service: Json) -> str:
+    """Where the service is: on the one-machine cluster always by the gateway's address, elsewhere as its status says."""
+    if not args.kubeconfig:
+        return f"{running(session.folder).gateway}/serving/{session.namespace}/{args.name}"
+    told = (service.get("status") or {}).get("url")
+    if not told:
+        raise ClusterError(f"the service has no URL yet{_why(service)}")
+    return str(told).rstrip("/")
 
 
 async def _send(url: str, body: bytes, verbose: bool, service: Json) -> int:

@@ -65,6 +65,11 @@ class Session:
         raise ClusterError(f"the cluster has no kind that is called {word!r}")
 
 
+def told_name(kind: Kind) -> str:
+    """A kind as kubectl tells it beside a name: `deployment.apps`."""
+    return kind.kind.lower() + (f".{kind.group}" if kind.group else "")
+
+
 async def resources(client: Client) -> list[tuple[Kind, set[str], bool]]:
     """Every kind that is served, in its preferred version, with the names it goes by."""
     found = []
