@@ -130,8 +130,9 @@ class PodWorkshop:
         direct = f"127.0.0.1,{self.address.host},127.0.0.0/8,localhost"
         told = {"NO_PROXY": direct, "no_proxy": direct}
         if self._context.proxy:
-            place = f"{self.namespace}@{self._context.proxy}"
-            told |= {"SERVEPLANE_RESOLVE": place, "http_proxy": f"http://{place}"}
+            told["SERVEPLANE_RESOLVE"] = f"{self.namespace}@{self._context.proxy}"
+            # The password means nothing, but without one Python's urllib does not tell the user's name
+            told["http_proxy"] = f"http://{self.namespace}:pod@{self._context.proxy}"
         return told
 
     def _working_folder(self, container: Json, mounts: dict[str, str], own: Path) -> Path:
