@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,10 +93,10 @@ class Api:
             found[name.lower()] = f"{found[name.lower()]}, {item}" if name.lower() in found else item
         return Answer(response.status, value, found)
 
-    def watch(self, path: str, seconds: int = 5, **query: str) -> Iterator[Json]:
+    def watch(self, path: str, seconds: int = 5, accept: str = "application/json", **query: str) -> Iterator[Json]:
         connection = self.connect(timeout=seconds + 10)
         options = urlencode({"watch": "true", "timeoutSeconds": str(seconds), **query})
-        connection.request("GET", f"{path}?{options}", headers=self.headers())
+        connection.request("GET", f"{path}?{options}", headers=self.headers() | {"Accept": accept})
         response = connection.getresponse()
         try:
             if response.status != 200:
@@ -151,6 +152,7 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ACCESS = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _VERSION = re.compile(r"\(\d+\)")
+_GENERATED = re.compile(r"(gen-|Bad_)[a-z0-9]{5}")
 _ADDRESS = re.compile(r"10\.\d+\.\d+\.\d+")
 REPLACED: dict[str, str] = {
     "uid": "<uid>",
@@ -169,6 +171,7 @@ PATTERNS = (
     (_ACCESS, "kube-api-access-<letters>"),
     (_ADDRESS, "<address>"),
     (_VERSION, "(<version>)"),
+    (_GENERATED, r"\1<letters>"),
 )
 
 
@@ -204,12 +207,21 @@ def _text(text: str) -> str:
     return text
 
 
+def _other_causes(ours: list[Json], real: list[Json], path: str) -> Iterator[str]:
+    """One line for each cause that only one of them has."""
+    mine, theirs = Counter(map(json.dumps, ours)), Counter(map(json.dumps, real))
+    yield from (f"{path}: missing cause {cause}" for cause in sorted((theirs - mine).elements()))
+    yield from (f"{path}: cause only here {cause}" for cause in sorted((mine - theirs).elements()))
+
+
 def differences(ours: Any, real: Any, path: str = "") -> Iterator[str]:
     """Where two normalised values differ, place by place."""
     if isinstance(ours, dict) and isinstance(real, dict):
         for key in sorted({*ours, *real}):
             at = f"{path}.{key}"
-            if key not in ours:
+            if key == "causes" and key in ours and key in real:
+                yield from _other_causes(ours[key], real[key], at)
+            elif key not in ours:
                 yield f"{at}: missing, the real server has {json.dumps(real[key])[:300]}"
             elif key not in real:
                 yield f"{at}: only here: {json.dumps(ours[key])[:300]}"

@@ -81,7 +81,11 @@ class Shape:
 
     def key_default(self, key: str) -> Any:
         """What an absent key field of a list member counts as, e.g. a port's protocol."""
-        return self.items.child(key).default
+        inner = self.items.child(key)
+        always_there = key in self.items.required or len(self.keys) == 1
+        if inner.default is None and always_there and "ref" in self.source.get("items", {}):  # a Go struct: its zero is what it holds
+            return {"string": "", "integer": 0}.get(inner.scalar)
+        return inner.default
 
 
 ANY = Shape("any", {}, {}, open=True)

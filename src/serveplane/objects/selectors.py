@@ -1,19 +1,15 @@
 """Label and field selectors: read from text or from a `LabelSelector`, asked of objects."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from serveplane.objects import Json
+from serveplane.objects import Json, names
 
 Operator = Literal["in", "notin", "exists", "!", "=", "!=", "gt", "lt"]
-_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
-_KEY = rf"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?{_NAME}"
-_SET = re.compile(rf"\s*({_KEY})\s+(in|notin)\s*\(([^)]*)\)\s*")
-_PAIR = re.compile(rf"\s*({_KEY})\s*(==|=|!=|>|<)\s*({_NAME}|)\s*")
-_BARE = re.compile(rf"\s*(!?)\s*({_KEY})\s*")
-_VALUE = re.compile(rf"{_NAME}|")
+_TOKEN = re.compile(r"==|!=|[=!(),<>]|[^\s=!(),<>]+")
+_OPERATORS: dict[str, Operator] = {"in": "in", "notin": "notin", "=": "=", "==": "=", "!=": "!=", ">": "gt", "<": "lt"}
 
 
 class BadSelector(ValueError):
@@ -68,33 +64,119 @@ def parse_labels(text: str) -> LabelSelector:
     >>> parse_labels("app=iris,tier in (a, b),!old").matches({"app": "iris", "tier": "b"})
     True
     """
-    return LabelSelector(tuple(_requirement(part) for part in _split(text)))
+    return LabelSelector(tuple(_Reader(text).requirements()))
 
 
-def _split(text: str) -> list[str]:
-    """At commas, but not at those inside parentheses."""
-    if not text.strip():
-        return []
-    return re.split(r",(?![^()]*\))", text)
+class _Reader:
+    """The text of a selector, token by token; what is wrong is told in the API server's words."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _TOKEN.findall(text)
+        self._place = 0
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _peek(self) -> str:
+        return self._tokens[self._place] if self._place < len(self._tokens) else ""
+
+    def requirements(self) -> Iterator[Requirement]:
+        token = self._peek()
+        if token and not _is_word(token) and token != "!":
+            raise BadSelector(f"found '{token}', expected: !, identifier, or 'end of string'")
+        while self._peek():
+            try:
+                yield self._requirement()
+            except BadSelector as error:
+                raise BadSelector(f"unable to parse requirement: {error}") from None
+            end = self._next()
+            if end not in ("", ","):
+                raise BadSelector(f"found '{end}', expected: ',' or 'end of string'")
+            following = self._peek()
+            if end and not _is_word(following) and following != "!":
+                raise BadSelector(f"found '{following}', expected: identifier after ','")
+
+    def _requirement(self) -> Requirement:
+        key = self._next()
+        absent = key == "!"
+        if absent:
+            key = self._next()
+        if not _is_word(key):
+            raise BadSelector(f"found '{key}', expected: identifier")
+        _check_key(key)
+        if absent or self._peek() in ("", ","):
+            return Requirement(key, "!" if absent else "exists")
+        operator = self._next()
+        if operator not in _OPERATORS:
+            raise BadSelector(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+        values = self._set() if operator in ("in", "notin") else [self._value()]
+        return _checked(key, _OPERATORS[operator], sorted(set(values)))
+
+    def _value(self) -> str:
+        if self._peek() in ("", ","):
+            return ""
+        value = self._next()
+        if not _is_word(value):
+            raise BadSelector(f"found '{value}', expected: identifier")
+        return value
+
+    def _set(self) -> list[str]:
+        start = self._next()
+        if start != "(":
+            raise BadSelector(f"found '{start}' expected: '('")
+        first = self._peek()
+        if first == ")":
+            self._next()
+            return []
+        if first != "," and not _is_word(first):
+            raise BadSelector(f"found '{first}', expected: ',', ')' or identifier")
+        return self._members()
+
+    def _members(self) -> list[str]:
+        """Up to the closing parenthesis; between two commas is an empty value."""
+        found, waiting = list[str](), True
+        while True:
+            token = self._next()
+            if token in (",", ")"):
+                if waiting:
+                    found.append("")
+                if token == ")":
+                    return found
+                waiting = True
+            elif not _is_word(token):
+                wanted = "',', or identifier" if waiting else "',' or ')'"
+                raise BadSelector(f"found '{token}', expected: {wanted}")
+            elif not waiting:
+                raise BadSelector(f"found '{token}', expected: ',' or ')'")
+            else:
+                found.append(token)
+                waiting = False
 
 
-def _requirement(text: str) -> Requirement:
-    if match := _SET.fullmatch(text):
-        values = frozenset(_value(part.strip(), text) for part in match[3].split(","))
-        return Requirement(match[1], "in" if match[2] == "in" else "notin", values)
-    if match := _PAIR.fullmatch(text):
-        operators: dict[str, Operator] = {"=": "=", "==": "=", "!=": "!=", ">": "gt", "<": "lt"}
-        operator = operators[match[2]]
-        return Requirement(match[1], operator, frozenset({match[3]}))
-    if match := _BARE.fullmatch(text):
-        return Requirement(match[2], "!" if match[1] else "exists")
-    raise BadSelector(f"unable to parse requirement {text.strip()!r}")
+def _is_word(token: str) -> bool:
+    return bool(token) and token[0] not in "=!(),<>"
 
 
-def _value(value: str, text: str) -> str:
-    if not _VALUE.fullmatch(value):
-        raise BadSelector(f"{value!r} in {text.strip()!r} is not a valid label value")
-    return value
+def _check_key(key: str) -> None:
+    if not names.is_qualified_name(key):
+        raise BadSelector(f'key: Invalid value: "{key}": {names.QUALIFIED_NAME_RULE}')
+
+
+def _checked(key: str, operator: Operator, values: list[str]) -> Requirement:
+    wrong = []
+    if not values:
+        wrong.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+    for index, value in enumerate(values):
+        if operator in ("gt", "lt") and not re.fullmatch(r"[+-]?\d+", value):
+            wrong.append(f'values[{index}]: Invalid value: "{value}": for \'Gt\', \'Lt\' operators, the value must be an integer')
+        if not names.is_label_value(value):
+            rule = "must be no more than 63 characters" if len(value) > 63 else names.LABEL_VALUE_RULE
+            wrong.append(f'values[{index}][{key}]: Invalid value: "{value}": {rule}')
+    if wrong:
+        raise BadSelector(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
+    return Requirement(key, operator, frozenset(values))
 
 
 _WORDS: dict[str, Operator] = {
@@ -132,13 +214,13 @@ class FieldSelector:
 
 
 def parse_fields(text: str) -> FieldSelector:
-    return FieldSelector(tuple(_term(part.strip()) for part in text.split(",") if part.strip()))
+    return FieldSelector(tuple(_term(part, text) for part in sorted(text.split(",")) if part))
 
 
-def _term(text: str) -> tuple[str, bool, str]:
-    match = re.fullmatch(r"([^=!]+?)(!=|==|=)(.*)", text)
+def _term(text: str, whole: str) -> tuple[str, bool, str]:
+    match = re.fullmatch(r"([^=!]*?)(!=|==|=)(.*)", text)
     if not match:
-        raise BadSelector(f"invalid selector: {text!r}; can't understand {text!r}")
+        raise BadSelector(f"invalid selector: '{whole}'; can't understand '{text}'")
     return match[1], match[2] != "!=", match[3]
 
 

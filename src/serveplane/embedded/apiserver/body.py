@@ -17,6 +17,7 @@ from serveplane.objects import Json, yamlio
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 ACCEPTED = (JSON, YAML, PROTOBUF)
 LIMIT = 3 << 20
+SHOWN_BYTES = 30
 
 
 def media_type(headers: Mapping[str, str]) -> str:
@@ -48,8 +49,13 @@ def _unreadable(body: bytes, wanted: str, error: str) -> str:
     """The real server's sentence; how the text was wrong is told by its own parser where it is short enough to say."""
     if "truncated" in error:
         error = "unexpected end of JSON input"
-    shown = body[:60].decode(errors="replace") + (" ..." if len(body) > 60 else "")
-    return f"the object provided is unrecognized (must be of type {wanted}): couldn't get version/kind; json parse error: {error} ({shown})"
+    told = f"couldn't get version/kind; json parse error: {error} ({summary(body)})"
+    return f"the object provided is unrecognized (must be of type {wanted}): {told}"
+
+
+def summary(body: bytes) -> str:
+    """The beginning of a body, as messages show it."""
+    return body[:SHOWN_BYTES].decode(errors="replace") + (" ..." if len(body) > SHOWN_BYTES else "")
 
 
 def lenient(body: bytes) -> Any:

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import body, errors, representation
 from serveplane.embedded.apiserver.reading import found, list_metadata
-from serveplane.embedded.apiserver.request import Answer, Request, invalid_option
+from serveplane.embedded.apiserver.request import Answer, Request, unsupported_option
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.selecting import selection
 from serveplane.embedded.apiserver.writing import Write, shown
@@ -72,14 +74,17 @@ class Options:
             )
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
         if propagation not in ("", "Orphan", "Background", "Foreground"):
-            raise invalid_option(
-                "DeleteOptions", "propagationPolicy", propagation, ["Foreground", "Background", "Orphan", "nil"]
-            )
+            known = ["Foreground", "Background", "Orphan", "nil"]
+            cause = unsupported_option("propagationPolicy", f'"{propagation}"', known)
+            raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
         if orphan is not None:
             propagation = "Orphan" if orphan else "Background"
-        dry_run = value.get("dryRun") == ["All"] or request.dry_run
+        dry_run = value.get("dryRun") or ([request.query["dryRun"]] if request.query.get("dryRun") else [])
+        if dry_run and set(dry_run) != {"All"}:
+            listed = msgspec.json.encode(dry_run).decode()
+            raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [unsupported_option("dryRun", listed, ["All"])])
         return cls(
-            grace, propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", dry_run
+            grace, propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", bool(dry_run)
         )
 
     def shown(self) -> Json:

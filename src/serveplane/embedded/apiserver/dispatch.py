@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
 
+DEPRECATED = {"endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+"""By bucket, what every answer about it warns of."""
+
 
 def verb(request: Request) -> str:
     """The verb RBAC knows: a GET without a name is a list or a watch, a DELETE without one a deletecollection."""
@@ -55,6 +58,10 @@ async def resource_answer(core: "Core", request: Request) -> Answer:
         return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
     if resource is None or (target.namespace and not resource.namespaced and resource.bucket != "namespaces"):
         raise errors.no_such_path()
+    if resource.bucket in DEPRECATED:
+        request.warnings.append(DEPRECATED[resource.bucket])
+    if request.method in ("POST", "PUT", "PATCH"):
+        request.check_options()
     if target.subresource:
         return await subresources.answer(core, request, resource)
     wanted = verb(request)

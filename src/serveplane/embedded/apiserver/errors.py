@@ -131,8 +131,7 @@ def unsupported_media_type(given: str, accepted: Iterable[str]) -> Refusal:
 
 
 def not_acceptable(known: str) -> Refusal:
-    message = f"only the following media types are accepted: {known}"
-    return Refusal(406, "NotAcceptable", message)
+    return Refusal(406, "NotAcceptable", f"only the following media types are accepted: {known}", {})
 
 
 def too_large(limit: int) -> Refusal:

@@ -14,9 +14,21 @@ if TYPE_CHECKING:
 def incoming(core: "Core", request: Request, resource: Resource) -> Json:
     """The object of a create or update: of this kind and version, decoded as the real server's types would."""
     value = body.decoded(request, resource.kind)
+    if resource.custom and body.media_type(request.headers) == body.JSON:
+        _says_its_type(request, resource, value)
     check_type(value, resource)
     problems = _duplicates(request, value)
     return understood(core, request, resource, value, problems)
+
+
+def _says_its_type(request: Request, resource: Resource, value: Json) -> None:
+    """Kubernetes' own kinds may leave their type to the URL, custom ones may not."""
+    for field in ("kind", "apiVersion"):
+        if not value.get(field):
+            text = request.body.decode(errors="replace")
+            wrong = f"Object '{'Kind' if field == 'kind' else 'apiVersion'}' is missing in '{text}'"
+            told = body.summary(request.body)
+            raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {wrong} ({told})")
 
 
 def _duplicates(request: Request, value: Json) -> list[str]:

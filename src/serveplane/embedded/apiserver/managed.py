@@ -95,9 +95,12 @@ def after_update(
         return []
     entries = _entries_to_start_from(live, given)
     owners = _owners(entries)
-    before = bare(live if live else empty or {}, reset)
+    before, wanted = bare(live if live else empty or {}, reset), bare(new, reset)
+    if not live:  # a list that nobody set is written as null, and is nobody's
+        wanted = {key: item for key, item in wanted.items() if item is not None or before.get(key) != []}
+        before = {key: item for key, item in before.items() if key in wanted}
     try:
-        after = serverside.updated(before, bare(new, reset), owners, writer.owner, shape)
+        after = serverside.updated(before, wanted, owners, writer.owner, shape)
     except (
         fieldset.BadList
     ):  # an object that breaks its own list types is stored, as the real server does, without a change of owners

@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from serveplane.embedded.apiserver import body, errors, managed
-from serveplane.embedded.apiserver.incoming import check_type, understood
+from serveplane.embedded.apiserver.incoming import check_type, report, understood
+from serveplane.embedded.apiserver.kinds import codec
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.writing import change, create_value, now, shown
+from serveplane.embedded.apiserver.writing import CREATED_BY_UPDATE, change, create_value, now, shown
 from serveplane.embedded.store import Key
 from serveplane.objects import Json, jsonpatch, strategic
 
@@ -97,10 +96,13 @@ async def _apply(core: "Core", request: Request, resource: Resource, subresource
     if not manager:
         cause = errors.Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
         raise errors.invalid("PatchOptions", "meta.k8s.io", "", [cause])
-    config = _configuration(core, request, resource)
     key = Key(request.target.namespace if resource.namespaced else "", request.target.name)
+    missing = core.store.get(resource.bucket, key) is None
+    if missing and subresource and resource.bucket not in CREATED_BY_UPDATE:
+        raise errors.not_found(resource.plural, resource.group, request.target.name)
+    config = _configuration(core, request, resource)
     writer = managed.Writer(request.field_manager, "Apply", resource.api_version, subresource, now(core))
-    if core.store.get(resource.bucket, key) is None:
+    if missing:
         return await _apply_new(core, request, resource, config, writer, subresource)
     force = request.flag("force")
 
@@ -113,7 +115,7 @@ async def _apply(core: "Core", request: Request, resource: Resource, subresource
             force,
             core.kinds.empty(resource),
         )
-        merged = core.kinds.canonical(resource, merged, [])
+        merged = _converted(core, request, resource, merged, config)
         merged["metadata"]["managedFields"] = entries
         for precondition in ("resourceVersion", "uid"):
             if config["metadata"].get(precondition):
@@ -127,8 +129,6 @@ async def _apply(core: "Core", request: Request, resource: Resource, subresource
 async def _apply_new(
     core: "Core", request: Request, resource: Resource, config: Json, writer: managed.Writer, subresource: str
 ) -> Answer:
-    if subresource:
-        raise errors.not_found(resource.plural, resource.group, request.target.name)
     if config["metadata"].get("uid"):
         raise errors.conflict(
             resource.plural,
@@ -139,10 +139,28 @@ async def _apply_new(
     _, entries = managed.after_apply(
         {}, core.kinds.reachable(resource, config, subresource), writer, resource.shape, True
     )
-    value = core.kinds.canonical(resource, config, [])
+    value = _converted(core, request, resource, config, config)
     value["metadata"]["managedFields"] = entries
     data = await create_value(core, request, resource, value, applied=True)
     return Answer(201, await shown(core, request, resource, data))
+
+
+def _converted(core: "Core", request: Request, resource: Resource, value: Json, config: Json) -> Json:
+    """What was merged, in the server's own types. What those cannot hold is the server's fault in the eyes of the real one."""
+    problems: list[str] = []
+    try:
+        value = core.kinds.canonical(resource, value, problems, converting=True)
+    except codec.WrongType as error:
+        version = resource.api_version if resource.group else f"/{resource.version}"
+        why = f"unable to convert unstructured object to {version}, Kind={resource.kind}: {error}"
+        raise errors.Refusal(500, "", f"failed to convert new object ({_told(config, resource)}) to proper version: {why}") from None
+    report(request, resource, problems)
+    return value
+
+
+def _told(config: Json, resource: Resource) -> str:
+    version = resource.api_version if resource.group else f"/{resource.version}"
+    return f"/{config['metadata']['name']}; {version}, Kind={resource.kind}"
 
 
 def _configuration(core: "Core", request: Request, resource: Resource) -> Json:
@@ -153,22 +171,19 @@ def _configuration(core: "Core", request: Request, resource: Resource) -> Json:
     for field in ("apiVersion", "kind"):
         if not config.get(field):
             raise errors.bad_request(f"{field} must be set in the apply patch")
-    check_type(config, resource)
+    if (config["apiVersion"], config["kind"]) != (resource.api_version, resource.kind):
+        given = str(config["apiVersion"])
+        raise errors.bad_request(f"invalid object type: {given if '/' in given else f'/{given}'}, Kind={config['kind']}")
     metadata = config.get("metadata")
     if not isinstance(metadata, dict):
         metadata = config["metadata"] = {}
-    if metadata.get("managedFields"):
+    if metadata.get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
     if metadata.setdefault("name", request.target.name) != request.target.name:
         raise errors.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({request.target.name})"
         )
-    version = resource.api_version if resource.group else f"/{resource.version}"
-    what = f"{metadata.get('namespace', '')}/{metadata['name']}; {version}, Kind={resource.kind}"
-    managed.check_typed(config, resource.shape, what)
-    problems: list[str] = []
-    copy = msgspec.json.decode(msgspec.json.encode(config))
-    understood(core, request, resource, copy, problems)
+    managed.check_typed(config, resource.shape, _told(config, resource))
     namespace = request.target.namespace
     if resource.namespaced and metadata.setdefault("namespace", namespace) != namespace:
         raise errors.bad_request(

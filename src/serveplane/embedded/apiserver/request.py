@@ -1,15 +1,19 @@
 """One request as the core of the server sees it: who, what, with which options."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import parse_qsl
+
+import msgspec
 
 from serveplane import http
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.paths import Target
 
 Body = bytes | AsyncIterator[bytes]
+OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+LONGEST_MANAGER = 128
 Upgrade = Callable[[http.Tunnel], Awaitable[None]]
 
 
@@ -67,36 +71,47 @@ class Request:
 
     @property
     def dry_run(self) -> bool:
-        value = self.query.get("dryRun", "")
-        if value not in ("", "All"):
-            kind = {"POST": "CreateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}.get(
-                self.method, "UpdateOptions"
-            )
-            raise invalid_option(kind, "dryRun", f'["{value}"]', ["All"], quoted=False)
-        return value == "All"
+        return self.query.get("dryRun", "") == "All"
 
     @property
     def field_validation(self) -> str:
-        value = self.query.get("fieldValidation") or "Warn"
-        if value not in ("Strict", "Warn", "Ignore"):
-            kind = {"POST": "CreateOptions", "PATCH": "PatchOptions"}.get(self.method, "UpdateOptions")
-            raise invalid_option(kind, "fieldValidation", value, ["", "Ignore", "Strict", "Warn"])
-        return value
+        return self.query.get("fieldValidation") or "Warn"
 
     @property
     def field_manager(self) -> str:
         """Named, or taken from the client's program name as the real server does."""
         named = self.query.get("fieldManager", "")
-        if len(named) > 128:
-            cause = errors.Cause("FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager")
-            raise errors.invalid("PatchOptions", "meta.k8s.io", "", [cause])
         return named or self.headers.get("user-agent", "unknown").split("/")[0][:128]
 
+    def check_options(self) -> None:
+        """The options of a write, all of them before anything else is looked at."""
+        if not self.query:
+            return
+        causes = list(self._option_problems())
+        if causes:
+            raise errors.invalid(OPTIONS[self.method], "meta.k8s.io", "", causes)
 
-def invalid_option(kind: str, name: str, value: str, supported: list[str], quoted: bool = True) -> errors.Refusal:
-    known, shown = ", ".join(f'"{item}"' for item in supported), f'"{value}"' if quoted else value
-    cause = errors.Cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {known}", name)
-    return errors.invalid(kind, "meta.k8s.io", "", [cause])
+    def _option_problems(self) -> Iterator[errors.Cause]:
+        dry, manager, validation = (self.query.get(name, "") for name in ("dryRun", "fieldManager", "fieldValidation"))
+        if dry not in ("", "All"):
+            yield unsupported_option("dryRun", f'["{dry}"]', ["All"])
+        if len(manager) > LONGEST_MANAGER:
+            yield errors.Cause("FieldValueTooLong", f"Too long: may not be more than {LONGEST_MANAGER} bytes", "fieldManager")
+        for place, letter in enumerate(manager):
+            if not letter.isprintable():
+                why = f"invalid character U+{ord(letter):04X} (at position {place})"
+                yield errors.Cause("FieldValueInvalid", f"Invalid value: {_go_quoted(manager)}: {why}", "fieldManager")
+        if validation not in ("", "Strict", "Warn", "Ignore"):
+            yield unsupported_option("fieldValidation", f'"{validation}"', ["", "Ignore", "Strict", "Warn"])
+
+
+def _go_quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def unsupported_option(name: str, shown: str, supported: list[str]) -> errors.Cause:
+    known = ", ".join(f'"{item}"' for item in supported)
+    return errors.Cause("FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {known}", name)
 
 
 def parse_query(text: str) -> dict[str, str]:

@@ -34,7 +34,7 @@ async def answer(core: "Core", request: Request, resource: Resource) -> Answer:
     name = request.target.subresource
     known = resource.subresources.get(name)
     if known is None:
-        raise errors.no_such_path()
+        raise errors.not_found(resource.plural, resource.group, request.target.name) if resource.custom else errors.no_such_path()
     wanted = _VERBS.get(request.method, "")
     if wanted not in known.verbs:
         raise errors.method_not_allowed(request.method)

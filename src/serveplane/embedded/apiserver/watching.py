@@ -49,12 +49,13 @@ class Watch:
 
     def _check(self, request: Request) -> None:
         match = request.query.get("resourceVersionMatch", "")
-        if self._initial and match != "NotOlderThan":
-            cause = errors.Cause(
-                "FieldValueForbidden",
-                "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                "resourceVersionMatch",
-            )
+        why = ""
+        if "sendInitialEvents" in request.query and match != "NotOlderThan":
+            why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        elif match and "sendInitialEvents" not in request.query:
+            why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        if why:
+            cause = errors.Cause("FieldValueForbidden", why, "resourceVersionMatch")
             raise errors.invalid("ListOptions", "meta.k8s.io", "", [cause])
         if self._text and parse_version(self._text) > self._core.store.version and self._initial:
             raise too_large_version(parse_version(self._text), self._core.store.version)
@@ -131,10 +132,13 @@ class Watch:
         return b"".join(self._encode(kind, data) for (kind, _), data in zip(events, items, strict=True))
 
     def _bookmark(self, initial_end: bool = False) -> bytes:
-        metadata: Json = {"resourceVersion": str(self._core.store.version), "creationTimestamp": None}
+        metadata: Json = {"resourceVersion": str(self._core.store.version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        value = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
+        if self._resource.custom is None and not initial_end:
+            metadata["creationTimestamp"] = None
+        empty = self._core.kinds.empty(self._resource)
+        value = {**empty, "kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
         return frame("BOOKMARK", errors.encoded(value))
 
     def _too_old(self) -> bytes:

@@ -40,6 +40,11 @@ GUARDED = frozenset(
 )  # fmt: skip
 """Kinds of Kubernetes' own that a PUT may only change by saying which version it has seen; so is every custom resource."""
 NAME_LENGTH = 63
+STORED_AS = {
+    "services": "services/specs", "endpoints": "services/endpoints", "nodes": "minions", "replicationcontrollers": "controllers",
+    "ingresses.networking.k8s.io": "ingress",
+}  # fmt: skip
+"""Where the real server's keys differ from the plural; clients see them in one message."""
 
 
 @dataclass
@@ -149,10 +154,7 @@ Transform = Callable[[Json], Awaitable[Json]]
 async def update(core: "Core", request: Request, resource: Resource, subresource: str = "") -> Answer:
     value = incoming(core, request, resource)
     name = request.target.name
-    if value["metadata"].setdefault("name", name) != name:
-        raise errors.bad_request(
-            f"the name of the object ({value['metadata']['name']}) does not match the name on the URL ({name})"
-        )
+    check_name(value, name)
     _same_namespace(request, resource, value)
 
     if (
@@ -161,6 +163,8 @@ async def update(core: "Core", request: Request, resource: Resource, subresource
         and core.store.get(resource.bucket, _key(request, resource)) is None
     ):
         core.authorize_create(request)
+        if value["metadata"].get("uid"):
+            raise _other_uid(resource, value["metadata"], name, "")
         return Answer(201, await shown(core, request, resource, await create_value(core, request, resource, value)))
 
     if not value["metadata"].get("resourceVersion") and (resource.custom or resource.bucket in GUARDED):
@@ -175,6 +179,15 @@ async def update(core: "Core", request: Request, resource: Resource, subresource
 
     data = await change(core, request, resource, replace, subresource)
     return Answer(200, await shown(core, request, resource, data))
+
+
+def check_name(value: Json, name: str) -> None:
+    """An update says whom it is about, in the object too."""
+    given = (value.get("metadata") or {}).get("name")
+    if not given:
+        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
 
 
 def _key(request: Request, resource: Resource) -> Key:
@@ -235,14 +248,19 @@ def _check_preconditions(resource: Resource, live: Json, wanted: Json) -> None:
     metadata, name = wanted["metadata"], live["metadata"]["name"]
     uid = metadata.get("uid")
     if uid and uid != live["metadata"]["uid"]:
-        group = f"{resource.group}/" if resource.custom else ""
-        place = f"/registry/{group}{resource.plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
-        told = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['metadata']['uid']}"
-        why = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {told}"
-        raise errors.conflict(resource.plural, resource.group, name, why)
+        raise _other_uid(resource, metadata, name, live["metadata"]["uid"])
     version = metadata.get("resourceVersion")
     if version and version != live["metadata"]["resourceVersion"]:
         raise errors.conflict(resource.plural, resource.group, name)
+
+
+def _other_uid(resource: Resource, metadata: Json, name: str, live_uid: str) -> errors.Refusal:
+    group = f"{resource.group}/" if resource.custom else ""
+    plural = STORED_AS.get(resource.bucket, resource.plural)
+    place = f"/registry/{group}{plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
+    told = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {live_uid}"
+    why = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {told}"
+    return errors.conflict(resource.plural, resource.group, name, why)
 
 
 async def _store(core: "Core", write: Write, record: Record) -> bytes:

@@ -64,6 +64,17 @@ def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
     return out
 
 
+def converted(resource: Resource, value: Json, problems: list[str]) -> Json:
+    """As `canonical`, but from a value: numbers that do not fit are cut, as Go converts them, and misfits have other words."""
+    struct = codec.struct_for(resource.group, resource.version, resource.kind)
+    if struct is None:
+        return value
+    walk = codec.Walk(converting=True)
+    out = struct.decode(value, walk, "")
+    problems += [f'unknown field "{path}"' for path in walk.unknown]
+    return out
+
+
 @cache
 def _zero(group: str, version: str, kind: str) -> Json:
     struct = codec.struct_for(group, version, kind)

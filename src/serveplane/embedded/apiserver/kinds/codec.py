@@ -20,6 +20,7 @@ from serveplane.objects import Json, quantity
 Decoder = Callable[[Any, "Walk", str], Any]
 GO_NAMES = {"s": "string", "b": "bool", "i": "int32", "I": "int64", "f": "float64", "y": "[]uint8"}
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
+_MICRO = re.compile(r".{19}\.\d{6}(Z|[+-]\d\d:\d\d)")
 INT32, INT64 = 1 << 31, 1 << 63
 
 
@@ -30,11 +31,13 @@ class WrongType(Exception):
 class Walk:
     """What one walk collects: unknown fields by path."""
 
-    __slots__ = ("defaults", "unknown")
+    __slots__ = ("converting", "defaults", "unknown")
 
-    def __init__(self, defaults: bool = True) -> None:
+    def __init__(self, defaults: bool = True, converting: bool = False) -> None:
         self.unknown: list[str] = []
         self.defaults = defaults
+        self.converting = converting
+        """From a value instead of a text: other words for what does not fit, and numbers are cut."""
 
 
 _NO_PROBLEMS = Walk()
@@ -224,6 +227,8 @@ def _integer(limit: int, code: str) -> Callable[[str], Decoder]:
         def decode(value: Any, walk: Walk, path: str) -> Any:
             if value.__class__ is float and value.is_integer():
                 value = int(value)
+            if walk.converting:
+                return _cut(value, limit, GO_NAMES[code])
             if value.__class__ is not int or not -limit <= value < limit:
                 raise _wrong(value, path, GO_NAMES[code], owner)
             return value
@@ -233,12 +238,24 @@ def _integer(limit: int, code: str) -> Callable[[str], Decoder]:
     return made
 
 
+def _cut(value: Any, limit: int, name: str) -> int:
+    if value.__class__ is not int:
+        raise WrongType(f"cannot convert {_go_type(value)} to {name}")
+    return int((value + limit) % (2 * limit) - limit)
+
+
+def _go_type(value: Any) -> str:
+    kinds = {bool: "bool", str: "string", float: "float64", int: "int64", list: "[]interface {}"}
+    return kinds.get(type(value), "map[string]interface {}")
+
+
 def _bytes(owner: str) -> Decoder:
     def decode(value: Any, walk: Walk, path: str) -> Any:
         if not isinstance(value, str):
             raise _wrong(value, path, "[]uint8", owner)
         if not _BASE64.fullmatch(value) or len(value.replace("\n", "")) % 4:
-            raise WrongType(f"illegal base64 data at input byte {_bad_byte(value)}")
+            told = f"illegal base64 data at input byte {_bad_byte(value)}"
+            raise WrongType(f"error decoding from json: {told}" if walk.converting else told)
         return value
 
     return decode
@@ -277,6 +294,9 @@ def _time(write: Callable[[Any], str], name: str) -> Callable[[str], Decoder]:
                 raise _wrong(value, path, name, owner)
             if len(value) == 20 and value[-1] == "Z" and write is timestamp:
                 return value
+            if write is micro_timestamp and len(value) > 19 and not _MICRO.fullmatch(value):
+                layout = "2006-01-02T15:04:05.000000Z07:00"
+                raise WrongType(f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"')
             try:
                 return write(parse_timestamp(value))
             except ValueError:

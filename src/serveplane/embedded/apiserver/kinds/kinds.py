@@ -22,13 +22,14 @@ SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGraceP
 
 
 class Kinds:
-    def canonical(self, resource: Resource, value: Json, problems: list[str]) -> Json:
-        """The object as the server's own types would hold it: types checked, unknown fields dropped and told."""
-        return (
-            custom.canonical(resource, value, problems)
-            if resource.custom
-            else builtin.canonical(resource, value, problems)
-        )
+    def canonical(self, resource: Resource, value: Json, problems: list[str], converting: bool = False) -> Json:
+        """The object as the server's own types would hold it: types checked, unknown fields dropped and told.
+
+        `converting`: as those types are filled from a merged value instead of a text; a misfit is then a `codec.WrongType`.
+        """
+        if resource.custom:
+            return custom.canonical(resource, value, problems)
+        return builtin.converted(resource, value, problems) if converting else builtin.canonical(resource, value, problems)
 
     def empty(self, resource: Resource) -> Json:
         """What an object of this kind looks like with nothing set: owners of structs that are always there are nobody's."""

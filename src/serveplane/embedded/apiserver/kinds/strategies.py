@@ -71,6 +71,8 @@ def _job(core: "Core", resource: Resource, value: Json) -> None:
     for key, mark in marks.items():
         labels.setdefault(key, mark)
     spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault("batch.kubernetes.io/controller-uid", uid)
+    if not value["metadata"].get("labels"):
+        value["metadata"]["labels"] = dict(labels)
 
 
 def _service(core: "Core", resource: Resource, value: Json) -> None:

@@ -1,0 +1,22 @@
+"""The embedded server without the loops that, beside a real one, are the controller manager's: `python -m tests.embedded.generated.bare --data …`.
+
+The real server of these tests runs without a controller manager. Left to itself, nobody collects garbage there, empties a namespace or takes
+the protection off a volume; so nobody does here either, and what the two API servers themselves do can be compared event by event.
+"""
+
+import sys
+
+from serveplane.embedded.apiserver import __main__ as program
+from serveplane.embedded.apiserver.gc import GarbageCollector
+from serveplane.embedded.apiserver.namespaces import NamespaceController
+from serveplane.embedded.apiserver.protection import Protection
+
+
+async def _nothing(self: object) -> None:
+    return None
+
+
+if __name__ == "__main__":
+    for loop in (GarbageCollector, NamespaceController, Protection):
+        loop.drain = _nothing  # type: ignore[method-assign, assignment]
+    program.main(sys.argv[1:])
