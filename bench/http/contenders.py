@@ -2,26 +2,26 @@
 import asyncio
 import os
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
 
 NEEDS = {"serveplane": [], "aiohttp": ["aiohttp"], "granian": ["granian", "aiohttp"], "uvicorn": ["uvicorn", "starlette", "httpx"]}
 
 
 def serve_serveplane(kind: str, port: int, origin: str) -> None:
-    from serveplane.http import Origin, Request, Response, run, serve
+    from serveplane.http import Handler, Origin, Request, Response, run, serve
     from serveplane.http.proxy import Proxy
 
     async def echo(request: Request) -> Response:
         return Response(200, [("Content-Type", "application/json")], await request.read())
 
     async def main() -> None:
-        handler = echo
+        handler: Handler = echo
         if kind == "proxy":
             proxy, target = Proxy(), Origin.of(origin)
 
-            async def forward(request: Request) -> Response:
-                return await proxy.forward(request, target)
-            handler = forward
+            def handler(request: Request) -> Awaitable[Response]:
+                return proxy.forward(request, target)
         await serve(handler, port=port)
         await asyncio.Event().wait()
     run(main())

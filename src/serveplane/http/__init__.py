@@ -16,7 +16,7 @@ from serveplane.http.errors import (
 from serveplane.http.headers import Headers
 from serveplane.http.limits import ClientLimits, Limits, Timeouts
 from serveplane.http.loop import run
-from serveplane.http.messages import Handler, Peer, Request, Response, Upgrade
+from serveplane.http.messages import Handler, Later, Peer, Request, Response, Upgrade
 from serveplane.http.metrics import Metrics
 from serveplane.http.origin import Origin
 from serveplane.http.router import Router
@@ -26,7 +26,7 @@ from serveplane.http.tunnel import Tunnel
 
 __all__ = [
     "LOOPBACK_HOSTS", "BadResponse", "Client", "ClientError", "ClientLimits", "ClientResponse", "ClientTimeout", "ClientTls",
-    "ConnectFailed", "ConnectionLost", "Handler", "Headers", "HttpError", "Limits", "Metrics", "Origin", "PayloadTooLarge", "Peer",
+    "ConnectFailed", "ConnectionLost", "Handler", "Headers", "HttpError", "Later", "Limits", "Metrics", "Origin", "PayloadTooLarge", "Peer",
     "PoolExhausted", "ProtocolViolation", "Request", "Response", "Router", "Server", "StatusError", "Timeouts", "TlsConfig", "Tunnel",
     "Upgrade", "run", "serve",
 ]

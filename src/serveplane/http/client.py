@@ -8,7 +8,8 @@ from typing import Literal
 from serveplane import pod
 from serveplane.clock import SYSTEM, Clock
 from serveplane.http import wire
-from serveplane.http.client_connection import ClientConnection, ClientResponse
+from serveplane.http.body import Body
+from serveplane.http.client_connection import ClientConnection, ClientResponse, Receiver
 from serveplane.http.errors import ClientError, ConnectionLost, HttpError
 from serveplane.http.headers import Headers, RawHeader
 from serveplane.http.limits import ClientLimits, Timeouts
@@ -81,21 +82,21 @@ class Client:
     async def send(self, origin: Origin, method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody,
                    timeouts: Timeouts, before_send: BeforeSend | None = None) -> ClientResponse:
         """The same for those who have it as bytes already. Host is added if it is not there; framing fields are ours."""
-        head = _head(method, target, fields, body, origin.authority)
+        if self.cluster_proxy is not None and origin.scheme == "http" and origin.unix is None and pod.is_cluster_name(origin.host):
+            target = b"http://%b%b" % (origin.authority.encode("ascii"), target)   # as a proxy is asked, which the pool connects to
+            fields = [*fields, (b"Proxy-Authorization", self.cluster_proxy.authorization())]
+        head = request_head(method, target, fields, body, origin.authority)
         return await self.exchange(origin, head, body, timeouts, _may_repeat(method, fields, body), before_send)
 
     async def exchange(self, origin: Origin, head: bytes, body: RequestBody, timeouts: Timeouts, may_repeat: bool,
-                       before_send: BeforeSend | None = None) -> ClientResponse:
+                       before_send: BeforeSend | None = None, *, fresh: bool = False) -> ClientResponse:
         """Send a head that is complete, framing included, and wait for the answer's.
 
         If a kept connection turns out stale and the request may be repeated, it is sent once more, on a new one.
         """
         pool = self._pools.get(origin) or self._pool(origin)
-        total = NEVER if timeouts.total is None else self.clock.monotonic() + timeouts.total
-        read = NEVER if timeouts.read is None else timeouts.read
-        if read < SHORT_SECONDS or (timeouts.total is not None and timeouts.total < SHORT_SECONDS):
-            self._announce(min(read, NEVER if timeouts.total is None else timeouts.total))
-        connection = pool.take() or await pool.acquire(self._connect_seconds(timeouts, total))
+        read, total = self._deadlines_of(timeouts)
+        connection = (None if fresh else pool.take()) or await pool.acquire(self._connect_seconds(timeouts, total), fresh=fresh)
         while True:
             if before_send is not None:
                 _ask(before_send, pool, connection)
@@ -115,6 +116,27 @@ class Client:
                     raise
                 may_repeat = False   # once
             connection = await pool.acquire(self._connect_seconds(timeouts, total), fresh=True)
+
+    def exchange_now(self, origin: Origin, head: bytes, body: bytes, timeouts: Timeouts, answer: Receiver) -> ClientConnection | None:
+        """Send on a connection that is kept and be called back, without waiting for anything; None (and nothing sent) if there is none."""
+        pool = self._pools.get(origin)
+        connection = None if pool is None else pool.take()
+        if connection is not None:
+            connection.send(head, body, *self._deadlines_of(timeouts), answer)
+        return connection
+
+    def _deadlines_of(self, timeouts: Timeouts) -> tuple[float, float]:
+        """Seconds between two arrivals, and the point in time when all must be over."""
+        read, total = timeouts.read, timeouts.total
+        if read is None:
+            read = NEVER
+        if total is None:
+            if read < SHORT_SECONDS:
+                self._announce(read)
+            return read, NEVER
+        if read < SHORT_SECONDS or total < SHORT_SECONDS:
+            self._announce(min(read, total))
+        return read, self.clock.monotonic() + total
 
     def _pool(self, origin: Origin) -> OriginPool:
         if self.closed:
@@ -170,7 +192,7 @@ def _ask(before_send: BeforeSend, pool: OriginPool, connection: ClientConnection
         raise
 
 
-def _head(method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody, authority: str) -> bytes:
+def request_head(method: bytes, target: bytes, fields: list[RawHeader], body: RequestBody | Body, authority: str) -> bytes:
     """The request's head with exactly one Host and one framing."""
     kept, declared, host = [], None, b""
     for field in fields:

@@ -1,7 +1,7 @@
 """One client connection: a request out, its answer in, then the next. The pool decides who uses it when."""
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -111,6 +111,16 @@ class ClientResponse:
         return f"<ClientResponse {self.status}>"
 
 
+class Receiver(Protocol):
+    """Who gets the answer: a future, or somebody who does without one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, answer: ClientResponse, /) -> None: ...
+
+    def set_exception(self, error: Exception, /) -> None: ...
+
+
 class ClientConnection(asyncio.Protocol):
     """The protocol object of one connection to an origin."""
 
@@ -122,7 +132,7 @@ class ClientConnection(asyncio.Protocol):
         self._limits = limits
         self._clock = clock
         self._buffer = b""
-        self._answer: asyncio.Future[ClientResponse] | None = None
+        self._answer: Receiver | None = None
         self._body: Body | None = None
         self._decoder: Decoder | None = None
         self._keep = False
@@ -143,7 +153,7 @@ class ClientConnection(asyncio.Protocol):
     def usable(self) -> bool:
         return not self.lost and not self.transport.is_closing()
 
-    def send(self, head: bytes, body: bytes, read: float, total: float, answer: "asyncio.Future[ClientResponse]") -> None:
+    def send(self, head: bytes, body: bytes, read: float, total: float, answer: Receiver) -> None:
         """Write a request; `answer` gets the response, or the reason why there is none. `total` is a point in time."""
         self._answer = answer
         self._request = head

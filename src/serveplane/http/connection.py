@@ -15,7 +15,7 @@ from serveplane.http.body import Body
 from serveplane.http.engine import Engine, PassOn
 from serveplane.http.errors import ConnectionLost, HttpError, ProtocolViolation, StatusError
 from serveplane.http.framing import ChunkedDecoder, Decoder, LengthDecoder
-from serveplane.http.messages import Peer, Request, Response, Upgrade
+from serveplane.http.messages import Direct, Peer, Request, Response, Upgrade
 from serveplane.http.output import Output
 from serveplane.http.patience import PatientConnection
 from serveplane.http.refusals import first_look, refusal
@@ -133,10 +133,28 @@ class Connection(PatientConnection):
         self.deadline = NEVER
         if request.length and not self._expect_body(request):
             return
-        self._start(self._run(request))
+        self._handle(request)
+
+    def _handle(self, request: Request) -> None:
+        """Ask the handler. What it returns is awaited in a task, unless it is an answer already or one that comes by itself.
+
+        An answer at once only where no further request waits: a pipelining client must not keep the loop to itself.
+        """
+        self._engine.metrics.in_flight += 1
+        try:
+            answer = self._engine.handler(request)
+            if isinstance(answer, Direct):
+                self._task = answer
+                if answer.start(self):
+                    return
+        except Exception as error:
+            answer = _failing(error)
+        if isinstance(answer, Response) and not self._buffer:
+            self.answered(request, answer)
+        else:
+            self._start(self._run(request, answer))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._engine.metrics.in_flight += 1
         self._begun = False
         self._task = self._engine.loop.create_task(work)
 
@@ -152,6 +170,7 @@ class Connection(PatientConnection):
 
     def _violated(self, error: ProtocolViolation, data: bytes, end: int) -> None:
         if data[:end + 4] == PREFACE_HEAD and self._engine.http2 is not None and not self._served:
+            self._engine.metrics.in_flight += 1
             self._start(self._pass_on())
         else:
             self._refuse(error)
@@ -189,11 +208,14 @@ class Connection(PatientConnection):
 
     # handling
 
-    async def _run(self, request: Request) -> None:
+    async def _run(self, request: Request, answer: Awaitable[Response]) -> None:
         self._begun, response = True, None
         try:
+            if self._lost:   # before the first step
+                _forgo(answer)
+                return
             try:
-                response = await self._engine.handler(request)
+                response = await answer
             except Exception as error:
                 response = self._failed(request, error)
             body = response.body
@@ -208,12 +230,30 @@ class Connection(PatientConnection):
                 self._transport.abort()
             raise
         except Exception as error:
-            if not self._lost:
-                expected = isinstance(error, HttpError)   # an origin that breaks off needs no stack trace of ours
-                LOG.warning("%s %s: the answer broke off: %r", request.method, request.path, error, exc_info=not expected)
-            self._transport.abort()
+            self._broke_off(request, error)
         finally:
             self._finished(request, response)
+
+    def answered(self, request: Request, response: Response) -> None:
+        """The answer to a request that needed no task: written at once if it is all there."""
+        body = response.body
+        if type(body) is not bytes or type(response) is not Response:
+            self.awaits(request, response)
+            return
+        try:
+            self._send(request, response, body)
+        except Exception as error:
+            self._broke_off(request, error)
+        self._finished(request, response)
+
+    def awaits(self, request: Request, answer: Awaitable[Response]) -> None:
+        self._start(self._run(request, answer))
+
+    def _broke_off(self, request: Request, error: Exception) -> None:
+        if not self._lost:
+            expected = isinstance(error, HttpError)   # an origin that breaks off needs no stack trace of ours
+            LOG.warning("%s %s: the answer broke off: %r", request.method, request.path, error, exc_info=not expected)
+        self._transport.abort()
 
     def _failed(self, request: Request, error: Exception) -> Response:
         if isinstance(error, StatusError):
@@ -283,15 +323,15 @@ class Connection(PatientConnection):
             self.deadline = self._engine.clock.monotonic() + self._limits.idle_seconds
 
     def _cancel(self) -> None:
-        """Nobody is left to answer. A task cancelled before its first step runs none of its code, not even a finally."""
-        if self._task is not None and self._begun:
-            self._task.cancel()
-            return
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
-            self._engine.metrics.in_flight -= 1
-        self._engine.forget(self)
+        """Nobody is left to answer. A task cancelled before its first step would run none of its code, so that one finds out itself."""
+        task = self._task
+        if task is None:
+            self._engine.forget(self)
+        elif isinstance(task, Direct):
+            task.cancel()
+            self._finished(task.request, None)
+        elif self._begun:
+            task.cancel()
 
     # upgrades
 
@@ -307,6 +347,8 @@ class Connection(PatientConnection):
         """The peer speaks HTTP/2: another party takes the bytes, preface included."""
         self._begun = True
         try:
+            if self._lost:
+                return
             pass_on, peer = cast(PassOn, self._engine.http2), self._peer or self._meet()
             await self._tunnelled(lambda tunnel: pass_on(tunnel, peer))
         except Exception:
@@ -365,6 +407,17 @@ class Connection(PatientConnection):
         self._transport.abort()
         if self._tunnel is not None and self._task is not None:
             self._task.cancel()
+
+
+async def _failing(error: Exception) -> Response:
+    raise error
+
+
+def _forgo(answer: Awaitable[Response]) -> None:
+    """A coroutine that will not be awaited has to be told so."""
+    close = getattr(answer, "close", None)
+    if close is not None:
+        close()
 
 
 async def _close(body: AsyncIterable[bytes]) -> None:

@@ -47,7 +47,7 @@ class Headers:
     def __init__(self, items: "Iterable[tuple[str, str]] | Mapping[str, str] | Headers" = ()) -> None:
         self._index: dict[bytes, bytes] | None = None
         self.block: bytes | None = None
-        """The fields exactly as they came, for who passes them on unchanged; None once they differ."""
+        """The fields as bytes of the wire, for who passes them on unchanged; None if they are not at hand."""
         self.raw: list[RawHeader]
         if isinstance(items, Headers):
             self.raw = list(items.raw)
@@ -62,6 +62,13 @@ class Headers:
         self.raw = raw
         self.block = block
         self._index = index
+        return self
+
+    @classmethod
+    def fixed(cls, items: "Iterable[tuple[str, str]]") -> "Headers":
+        """Fields that many answers share, written for the wire once. Not to be changed afterwards."""
+        self = cls(items)
+        self.block = b"".join(b"%b: %b\r\n" % field for field in self.raw)
         return self
 
     @property

@@ -1,6 +1,7 @@
 """What a handler gets and gives: `Request`, `Response`, and `Upgrade` for those who want the raw bytes afterwards."""
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from serveplane.http.tunnel import Tunnel
 
 Handler = Callable[["Request"], Awaitable["Response"]]
+"""Mostly an `async def`. A plain function may return a `Response` it has already, or a `Direct`: then no task is needed."""
 HeaderItems = Iterable[tuple[str, str]] | Mapping[str, str] | Headers
 
 
@@ -109,6 +111,11 @@ class Response:
         response.headers.add("Content-Type", "text/plain; charset=utf-8")
         return response
 
+    def __await__(self) -> Generator[Any, Any, "Response"]:
+        """A handler that has its answer at once may return it as it is; whoever awaits it anyway gets it."""
+        yield from ()
+        return self
+
     def __repr__(self) -> str:
         return f"<Response {self.status}>"
 
@@ -133,3 +140,70 @@ class Upgrade(Response):
     def __init__(self, run: "Callable[[Tunnel], Awaitable[None]]", headers: HeaderItems = (), status: int = 101) -> None:
         super().__init__(status, headers)
         self.run = run
+
+
+class Sink(Protocol):
+    """The connection that waits for an answer."""
+
+    def answered(self, request: Request, response: Response) -> None:
+        """Here it is."""
+
+    def awaits(self, request: Request, answer: Awaitable[Response]) -> None:
+        """It has to be waited for after all."""
+
+
+class Direct:
+    """What a handler may return so that no task is needed: an awaitable that can also deliver its answer by itself."""
+
+    __slots__ = ("request",)
+    request: Request
+
+    def __await__(self) -> Generator[Any, Any, Response]:
+        raise NotImplementedError
+
+    def start(self, sink: Sink) -> bool:
+        """Begin at once and tell the sink later; False (and nothing begun) if it has to be awaited instead."""
+        raise NotImplementedError
+
+    def cancel(self) -> None:
+        """Nobody waits any more; the sink hears nothing."""
+        raise NotImplementedError
+
+
+class Later(Direct):
+    """An answer that somebody else will give: the handler returns this, and whoever has the answer calls `answer`, in the loop's thread.
+
+    For work that is done for many requests at once, where a task for each would only wait.
+    """
+
+    __slots__ = ("_sink", "gone")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.gone = False
+        """Nobody waits any more: the client left, or there was an answer."""
+        self._sink: Sink | asyncio.Future[Response] | None = None
+
+    def answer(self, response: Response) -> None:
+        sink = self._sink
+        if self.gone:
+            return
+        self.gone = True
+        if isinstance(sink, asyncio.Future):
+            if not sink.done():
+                sink.set_result(response)
+        elif sink is not None:
+            sink.answered(self.request, response)
+        else:
+            raise RuntimeError("answered before it was returned: return the response instead")
+
+    def start(self, sink: Sink) -> bool:
+        self._sink = sink
+        return True
+
+    def cancel(self) -> None:
+        self.gone = True
+
+    def __await__(self) -> Generator[Any, Any, Response]:
+        self._sink = asyncio.get_running_loop().create_future()
+        return (yield from self._sink)

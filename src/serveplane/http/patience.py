@@ -10,6 +10,7 @@ from serveplane.http.body import Body
 from serveplane.http.engine import Engine
 from serveplane.http.errors import ProtocolViolation, StatusError
 from serveplane.http.framing import Decoder
+from serveplane.http.messages import Direct
 from serveplane.http.output import Output
 from serveplane.http.sweep import NEVER
 
@@ -28,7 +29,7 @@ class PatientConnection(asyncio.Protocol):
         self._buffer = b""
         self._body: Body | None = None
         self._decoder: Decoder | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | Direct | None = None
         self._expecting = False   # the client waits for 100 Continue
         self._held = False        # we stopped reading from the socket
         self._deaf = False        # whatever still comes is thrown away

@@ -3,17 +3,16 @@
 What belongs to the connection is removed, what belongs to the message is kept, framing is made anew. Bodies stream both ways
 with back-pressure; whichever side goes away first takes the other with it.
 """
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
+from functools import lru_cache
 
 from serveplane.http import wire
-from serveplane.http.client import IDEMPOTENT, Client
-from serveplane.http.client_connection import ClientResponse
-from serveplane.http.errors import ClientError, ClientTimeout, ConnectFailed
+from serveplane.http.client import Client, request_head
+from serveplane.http.forwarding import Forwarding, Otherwise, named
 from serveplane.http.headers import Headers, RawHeader
 from serveplane.http.limits import ClientLimits, Timeouts
-from serveplane.http.messages import Request, Response, Upgrade
+from serveplane.http.messages import Request
 from serveplane.http.origin import Origin
-from serveplane.http.tunnel import Tunnel, splice
 
 POOL = ClientLimits(connections_per_origin=1024, idle_per_origin=256, idle_seconds=4.0)
 """For proxies: model servers keep idle connections for 5 seconds and up, and a POST that meets their close cannot be repeated."""
@@ -21,11 +20,8 @@ POOL = ClientLimits(connections_per_origin=1024, idle_per_origin=256, idle_secon
 UPGRADES = frozenset(("websocket", "spdy/3.1"))
 """What may be tunnelled. Never h2c: behind it a client would speak to the origin past every check made here."""
 
-_REPEATABLE = frozenset(method.decode() for method in IDEMPOTENT)
 _FORWARDED = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"))
 _NOT_FORWARDED = wire.CONNECTION_FIELDS | _FORWARDED | {b"expect"}
-_NOT_RETURNED = wire.CONNECTION_FIELDS - {b"proxy-authenticate"}
-_NEVER_NAMED = frozenset((b"host", b"content-length", b"authorization", b"cookie", b"content-type"))
 
 
 class Proxy:
@@ -42,55 +38,45 @@ class Proxy:
         self._timeouts = timeouts or Timeouts(connect=10.0, read=300.0)
         self._upgrades = frozenset(upgrades)
 
-    async def forward(self, request: Request, origin: Origin, *, target: str | None = None, host: str | None = None,
-                      add: Iterable[tuple[str, str]] = (), timeouts: Timeouts | None = None) -> Response:
+    def forward(self, request: Request, origin: Origin, *, target: str | None = None, host: str | None = None,
+                add: Iterable[tuple[str, str]] = (), timeouts: Timeouts | None = None, otherwise: Otherwise | None = None,
+                fresh: bool = False) -> Forwarding:
         """The origin's answer, or 502/503/504 if there is none.
 
-        `target` replaces path and query, `host` the Host (kept as the client sent it otherwise), `add` sets further fields.
+        `target` replaces path and query, `host` the Host (kept as the client sent it otherwise), `add` sets further fields. A handler
+        that returns this instead of awaiting it spares the engine a task (see `forwarding`). `fresh` wants a new connection.
         """
-        timeouts = timeouts or self._timeouts
-        try:
-            head = self._unchanged(request) if target is None and host is None and not add else None
-            if head is not None:
-                body = request.body
-                assert isinstance(body, bytes)
-                answer = await self.client.exchange(origin, head, body, timeouts, request.method in _REPEATABLE)
-            else:
-                answer = await self._rewritten(request, origin, target, host, add, timeouts)
-        except ClientError as error:
-            return failure(error)
-        if answer.tunnel is not None:
-            return _joined(answer, answer.tunnel)
-        content = answer.body
-        return Response(answer.status, _returned(answer.headers), content if isinstance(content, bytes) else _stream(answer))
+        head = None if host is not None or add else self._unchanged(request, target)
+        if head is None:
+            head = self._rewritten(request, origin, target, host, add)
+        return Forwarding(self.client, request, origin, head, timeouts or self._timeouts, otherwise, fresh)
 
-    def _unchanged(self, request: Request) -> bytes | None:
-        """The head as the client sent it plus where it came from, if nothing else has to change: the usual request."""
+    def _unchanged(self, request: Request, target: str | None) -> bytes | None:
+        """The fields as the client sent them plus where they came from, if nothing else has to change: the usual request."""
         headers = request.headers
-        index = headers.index
-        if headers.block is None or request.length < 0 or not isinstance(request.body, bytes) or not _NOT_FORWARDED.isdisjoint(index):
+        block, index = headers.block, headers.index
+        if block is None or type(request.body) is not bytes or not _NOT_FORWARDED.isdisjoint(index):
             return None
-        length = index.get(b"content-length", b"")
-        if b"host" not in index or request.target[0] != "/" or (length != b"%d" % request.length and length):
+        length, host = index.get(b"content-length"), index.get(b"host")
+        if host is None or (length is not None and length != b"%d" % request.length):
+            return None
+        if target is None:
+            target = request.target
+        if target[0] != "/":
             return None
         peer = request.peer
-        return b"".join((
-            b"%b %b HTTP/1.1\r\n" % (request.method.encode("ascii"), request.target.encode("ascii")), headers.block,
-            b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nX-Forwarded-Host: %b\r\n" % (
-                peer.address.encode("ascii") or b"unknown", b"https" if peer.tls else b"http", index[b"host"]),
-            b"Via: %b\r\n\r\n" % self._via[1]))
+        return b"%b %b HTTP/1.1\r\n%bX-Forwarded-Host: %b\r\n%b\r\n" % (
+            request.method.encode("ascii"), target.encode("ascii"), block, host, _trail(peer.address, peer.tls, self._via[1]))
 
-    async def _rewritten(self, request: Request, origin: Origin, target: str | None, host: str | None, add: Iterable[tuple[str, str]],
-                         timeouts: Timeouts) -> ClientResponse:
+    def _rewritten(self, request: Request, origin: Origin, target: str | None, host: str | None, add: Iterable[tuple[str, str]]) -> bytes:
         fields = self._fields(request, host, self._upgrade(request))
         if add:
             fields = _with(fields, add)
         body = request.body
-        content = (body or None if request.length == 0 else body) if isinstance(body, bytes) else request.stream()
         if not isinstance(body, bytes) and request.length >= 0:
             fields.append((b"Content-Length", b"%d" % request.length))
         path = _origin_form(request) if target is None else target.encode("ascii")
-        return await self.client.send(origin, request.method.encode("ascii"), path, fields, content, timeouts)
+        return request_head(request.method.encode("ascii"), path, fields, None if request.length == 0 else body, origin.authority)
 
     def _upgrade(self, request: Request) -> bytes | None:
         wanted = request.headers.index.get(b"upgrade")
@@ -105,7 +91,7 @@ class Proxy:
         if _NOT_FORWARDED.isdisjoint(index):   # the usual case; Host and Content-Length are the client's to write
             fields = headers.raw.copy()
         else:
-            dropped = _NOT_FORWARDED if b"connection" not in index else _NOT_FORWARDED | _named(headers)
+            dropped = _NOT_FORWARDED if b"connection" not in index else _NOT_FORWARDED | named(headers)
             fields = [field for field in headers.raw if field[0].lower() not in dropped]
         if host is not None:
             fields.append((b"Host", host.encode("ascii")))
@@ -126,9 +112,11 @@ class Proxy:
         fields += ((b"X-Forwarded-For", chain), (b"X-Forwarded-Proto", proto), (b"X-Forwarded-Host", host))
 
 
-def _named(headers: Headers) -> set[bytes]:
-    """Fields the sender declares to be of the connection; what the message needs cannot be taken away like that."""
-    return {token.encode("latin-1") for token in headers.tokens("connection")} - _NEVER_NAMED
+@lru_cache(maxsize=4096)
+def _trail(address: str, tls: bool, via: bytes) -> bytes:
+    """Where a request came from and through, as far as it is the same for all requests of a peer."""
+    return b"X-Forwarded-For: %b\r\nX-Forwarded-Proto: %b\r\nVia: %b\r\n" % (
+        address.encode("ascii") or b"unknown", b"https" if tls else b"http", via)
 
 
 def _with(fields: list[RawHeader], add: Iterable[tuple[str, str]]) -> list[RawHeader]:
@@ -143,43 +131,3 @@ def _origin_form(request: Request) -> bytes:
     if request.target.startswith("/"):
         return request.target.encode("ascii")
     return (f"{request.path}?{request.query}" if request.query else request.path).encode("ascii")
-
-
-def _returned(headers: Headers) -> Headers:
-    if _NOT_RETURNED.isdisjoint(headers.index):
-        return headers
-    dropped = _NOT_RETURNED if b"connection" not in headers.index else _NOT_RETURNED | _named(headers)
-    return Headers.parsed([field for field in headers.raw if field[0].lower() not in dropped])
-
-
-async def _stream(answer: ClientResponse) -> AsyncIterator[bytes]:
-    try:
-        async for piece in answer.stream():
-            yield piece
-    finally:
-        await answer.close()
-
-
-def _joined(answer: ClientResponse, origin: Tunnel) -> Response:
-    """Both agreed to speak something else: their bytes are joined until one of them ends."""
-    headers = _returned(answer.headers)
-    headers.remove("content-length")
-    agreed = answer.headers.get("upgrade")
-    if agreed is not None:
-        headers.add("Upgrade", agreed)
-
-    async def run(client: Tunnel) -> None:
-        try:
-            await splice(client, origin)
-        finally:
-            await answer.close()
-    return Upgrade(run, headers, answer.status)
-
-
-def failure(error: ClientError) -> Response:
-    """What a client is told when its origin gave no answer."""
-    if isinstance(error, ClientTimeout):
-        return Response.text("the origin did not answer in time\n", 504)
-    if isinstance(error, ConnectFailed):
-        return Response.text("the origin cannot be reached\n", 503)
-    return Response.text("the origin gave no valid answer\n", 502)

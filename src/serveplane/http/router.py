@@ -5,7 +5,7 @@ never change which route matches. `{name}` takes one segment, or a part of one (
 takes all that follows. A literal segment wins over a capture, whatever the order of the table.
 """
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from urllib.parse import unquote
 
 from serveplane.http.errors import StatusError
@@ -62,8 +62,8 @@ class Router:
             node = _child(node, segment)
         _put(node.handlers, method, pattern, handler)
 
-    async def __call__(self, request: Request) -> Response:
-        return await self.handler(request)(request)
+    def __call__(self, request: Request) -> Awaitable[Response]:
+        return self.handler(request)(request)
 
     def handler(self, request: Request) -> Handler:
         """Who answers this request; `request.params` is filled with what the pattern captured."""
@@ -127,6 +127,6 @@ def _find(node: _Node, segments: list[str], place: int, params: dict[str, str]) 
 def _not_allowed(handlers: dict[str, Handler]) -> Handler:
     allowed = ", ".join(sorted({*handlers, *(["HEAD"] if "GET" in handlers else [])}))
 
-    async def answer(_: Request) -> Response:
+    def answer(_: Request) -> Response:
         return Response.text("method not allowed\n", 405, [("Allow", allowed)])
     return answer

@@ -54,6 +54,9 @@ def status_line(status: int) -> bytes:
 
 def response_head(status: int, headers: Headers, framing: bytes, date: bytes) -> bytes:
     """The head of an answer: the handler's fields, our framing, and a Date unless there is one (an origin's, when proxying)."""
+    index = headers.index
+    if headers.block is not None and _FRAMING.isdisjoint(index):
+        return b"".join((status_line(status), headers.block, b"" if b"date" in index else date, framing, b"\r\n"))
     parts = [status_line(status)]
     for name, value in headers.raw:
         key = name.lower()

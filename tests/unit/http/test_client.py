@@ -332,10 +332,13 @@ async def test_unix_sockets_and_cluster_names(tmp_path: object, monkeypatch: pyt
         told = await (await client.request("GET", "http://some.name/x", unix=path)).json()
         assert dict(told["headers"])["Host"] == "some.name"
     async with serving(echo) as server:
-        monkeypatch.setenv("SERVEPLANE_RESOLVE", f"127.0.0.1:{server.port}")
+        monkeypatch.setenv("SERVEPLANE_RESOLVE", f"mine@127.0.0.1:{server.port}")
         async with Client() as client:
-            told = await (await client.request("GET", "http://iris.default:8080/x")).json()
-            assert dict(told["headers"])["Host"] == "iris.default:8080"
+            for name in ("iris", "iris.default:8080"):   # asked as a proxy is asked; a short name is of the pod's own namespace
+                told = await (await client.request("GET", f"http://{name}/x")).json()
+                assert dict(told["headers"])["Host"] == name
+                assert dict(told["headers"])["Proxy-Authorization"] == "Basic bWluZTo="
+                assert told["path"] == "/x"
 
 
 async def test_close_ends_everything() -> None:

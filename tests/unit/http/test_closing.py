@@ -1,6 +1,7 @@
 """Peers that go away at every byte position: nothing half-read is acted upon, nothing is left behind."""
 import asyncio
 import gc
+from collections.abc import Awaitable
 
 import pytest
 
@@ -56,8 +57,8 @@ async def test_origins_that_leave_at_every_byte(whole: bytes, through_proxy: boo
     async with origin(script) as port, Client() as client:
         proxy = Proxy(client)
 
-        async def handler(request: Request) -> Response:
-            return await proxy.forward(request, Origin("http", "127.0.0.1", port))
+        def handler(request: Request) -> Awaitable[Response]:
+            return proxy.forward(request, Origin("http", "127.0.0.1", port))
         async with serving(handler) as server, Client() as outer:
             asking, url = (outer, server.url) if through_proxy else (client, f"http://127.0.0.1:{port}/")
             for size in range(len(whole) + 1):

@@ -1,6 +1,6 @@
 """Forwarding: what is kept, what is removed, what is said when the origin fails."""
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -15,8 +15,8 @@ from tests.unit.http.wires import answer, echo, eventually, origin, reset, servi
 async def proxying(port: int, *, options: dict[str, Any] | None = None, **forward: Any) -> AsyncIterator[Server]:
     proxy = Proxy(**(options or {}))
 
-    async def handler(request: Request) -> Response:
-        return await proxy.forward(request, Origin("http", "127.0.0.1", port), **forward)
+    def handler(request: Request) -> Awaitable[Response]:
+        return proxy.forward(request, Origin("http", "127.0.0.1", port), **forward)
     async with serving(handler) as server:
         yield server
     await proxy.client.close()

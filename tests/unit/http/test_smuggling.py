@@ -4,7 +4,7 @@ The origin keeps every byte it gets. Whatever was forwarded must read the same f
 attacker hid inside another may appear.
 """
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -97,8 +97,8 @@ async def proxied() -> AsyncIterator[tuple[int, list[bytearray]]]:
     async with origin(script) as port:
         proxy, target = Proxy(), Origin("http", "127.0.0.1", port)
 
-        async def handler(request: Request) -> Response:
-            return await proxy.forward(request, target)
+        def handler(request: Request) -> Awaitable[Response]:
+            return proxy.forward(request, target)
         async with serving(handler) as server:
             yield server.port, received
         await proxy.client.close()
@@ -107,16 +107,17 @@ async def proxied() -> AsyncIterator[tuple[int, list[bytearray]]]:
 @pytest.mark.parametrize("cut", [1, 100_000], ids=["trickled", "at once"])
 async def test_nothing_ambiguous_is_forwarded(cut: int) -> None:
     async with proxied() as (port, received):
-        for name, attack in CORPUS.items():
-            received.clear()
+        for attack in CORPUS.values():
             async with wire(port) as client:
                 await attacked(client, attack, cut)
-            for data in map(bytes, received):
-                seen = by_h11(data)
-                assert seen == by_httptools(data), (name, data)
-                assert all(message.target == "/outer" for message in seen), (name, data)
-                assert data.count(b"/hidden") == 0 or any(HIDDEN in message.body for message in seen), (name, data)
-                assert b"\nHost: b" not in data, (name, data)
+        for data in map(bytes, received):   # kept connections carry what many attacks led to
+            seen = by_h11(data)
+            assert seen == by_httptools(data), data
+            assert all(message.target == "/outer" for message in seen), data
+            hidden = sum(message.body.count(b"/hidden") + str(message.headers).count("/hidden") for message in seen)
+            assert data.count(b"/hidden") == hidden, data
+            assert b"\nHost: b" not in data, data
+        assert sum(len(by_h11(bytes(data))) for data in received) > 10
 
 
 async def attacked(client: Wire, attack: bytes, cut: int) -> None:
