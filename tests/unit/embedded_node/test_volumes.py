@@ -1,4 +1,5 @@
 """Volumes: files from the API, swapped in one step; names that would leave the folder are refused."""
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,15 @@ def test_projected_with_a_token_and_the_downward_api(tmp_path: Path) -> None:
     assert (place / "token").stat().st_mode & 0o777 == 0o600
     assert (place / "namespace").read_text() == "ns"
     assert (place / "labels").read_text() == 'a="1"\nb="q\\"x"'
+
+
+def test_resources_as_files(tmp_path: Path) -> None:
+    container = {"name": "c", "resources": {"limits": {"memory": "64Mi"}, "requests": {"cpu": "250m"}}}
+    items = [{"path": path, "resourceFieldRef": {"containerName": "c", "resource": resource, **more}} for path, resource, more in (
+        ("memory", "limits.memory", {"divisor": "1Mi"}), ("asked", "requests.cpu", {"divisor": "1m"}), ("cores", "limits.cpu", {}))]
+    given = Given(References(), {}, {}, {"cpu": Fraction(4)})
+    place = make_volume({"name": "v", "downwardAPI": {"items": items}}, {**POD, "spec": {"containers": [container]}}, given, tmp_path, None)
+    assert [(place / item["path"]).read_text() for item in items] == ["64", "250", "4"]
 
 
 def test_an_update_is_one_step_and_leaves_nothing_old(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from serveplane.embedded.workloads import deployment, endpoints, fitting, job, rollout, scheduler, statefulset
-from serveplane.embedded.workloads.autoscaling import Usage, limited, read_metric
+from serveplane.embedded.workloads.autoscaling import Event, Usage, limited, read_metric, steadied
 from serveplane.embedded.workloads.claims import fits, new_volume
 from serveplane.embedded.workloads.daemonset import node_of, outdated, wants
 from serveplane.embedded.workloads.pods import deletion_order
@@ -290,6 +290,33 @@ def test_autoscaling_arithmetic() -> None:
     assert limited({"minReplicas": 2, "maxReplicas": 5}, 1, 1) == (2, "TooFewReplicas")
     assert limited({"maxReplicas": 5}, 2, 9) == (5, "TooManyReplicas")
     assert limited({"maxReplicas": 100}, 2, 50) == (6, "ScaleUpLimit")
+
+
+def behaviour(direction: str, *policies: tuple[str, int, int], **more: object) -> Json:
+    listed = [{"type": kind, "value": value, "periodSeconds": seconds} for kind, value, seconds in policies]
+    return {"maxReplicas": 100, "behavior": {direction: {"policies": listed, **more}}}
+
+
+def test_policies_of_scaling() -> None:
+    both = (("Pods", 2, 60), ("Percent", 50, 60))
+    assert limited(behaviour("scaleUp", *both), 10, 50) == (15, "ScaleUpLimit")
+    assert limited(behaviour("scaleUp", *both, selectPolicy="Min"), 10, 50) == (12, "ScaleUpLimit")
+    assert limited(behaviour("scaleUp", *both, selectPolicy="Disabled"), 10, 50) == (10, "ScaleUpLimit")
+    assert limited(behaviour("scaleDown", *both), 10, 1) == (5, "ScaleDownLimit")
+    assert limited(behaviour("scaleDown", *both, selectPolicy="Min"), 10, 1) == (8, "ScaleDownLimit")
+    assert limited(behaviour("scaleDown", selectPolicy="Disabled"), 10, 1) == (10, "ScaleDownLimit")
+    assert limited({"maxReplicas": 100}, 10, 1) == (1, ""), "down at once unless told otherwise"
+    recent = [Event(at=100.0, change=2)]
+    assert limited(behaviour("scaleUp", ("Pods", 2, 60)), 12, 50, recent, 130.0) == (12, "ScaleUpLimit"), "used up in this period"
+    assert limited(behaviour("scaleUp", ("Pods", 2, 60)), 12, 50, recent, 161.0) == (14, "ScaleUpLimit")
+
+
+def test_recommendations_are_steadied() -> None:
+    wishes = [(0.0, 5), (200.0, 3), (400.0, 1)]
+    assert steadied({}, 5, wishes, 400.0) == 3, "the most of the last five minutes"
+    assert steadied(behaviour("scaleDown", stabilizationWindowSeconds=0), 5, wishes, 400.0) == 1
+    assert steadied({}, 2, [(0.0, 3), (10.0, 9)], 10.0) == 9, "up at once"
+    assert steadied(behaviour("scaleUp", stabilizationWindowSeconds=60), 2, [(0.0, 3), (10.0, 9)], 10.0) == 3
 
 
 # ---- claims

@@ -6,10 +6,12 @@ processes first and only then lets the API forget it, as kubelets do.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 
 from serveplane.embedded.node.addresses import PORTS_ANNOTATION
+from serveplane.embedded.node.containers import Container
 from serveplane.embedded.node.context import NodeContext
-from serveplane.embedded.node.figures import Figures, by_session
+from serveplane.embedded.node.figures import Figures, Session, sessions
 from serveplane.embedded.node.pods import Pod
 from serveplane.kube.client import PatchType
 from serveplane.kube.errors import Conflict, KubeError, NotFound
@@ -19,7 +21,8 @@ from serveplane.objects import Json, quantity
 
 POD = Kind("v1", "Pod")
 RETRY = 1.0
-MEASURE = 5.0
+MEMORY_CHECK = 1.0          # seconds
+CHECKS_PER_MEASURE = 5
 FAREWELL = 0.5     # between a pod's deletion and the signal to its processes
 LAST_GRACE = 5.0   # how long pods may take when the whole node goes
 
@@ -33,6 +36,8 @@ class Agent:
         self.context = context
         self.pods: dict[Key, Pod] = {}
         self.figures: dict[str, dict[str, Figures]] = {}   # by pod uid and container
+        self.rates: dict[str, dict[str, float]] = {}       # processors in use between the last two looks, likewise
+        self._measured_at = 0.0
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._news: dict[Key, asyncio.Event] = {}
         self._informers = Informers(context.client, context.clock)
@@ -119,6 +124,7 @@ class Agent:
                 await _cancelled(living)
             self.pods.pop(key, None)
             self.figures.pop(pod.uid, None)
+            self.rates.pop(pod.uid, None)
         await self._forget_ended(key, pod)
 
     async def _until_deleted(self, key: Key, uid: str, news: asyncio.Event, pod: Pod | None = None) -> None:
@@ -193,17 +199,37 @@ class Agent:
     # ---- figures
 
     async def _measure(self) -> None:
-        """Sum up what each container uses; one that is over its memory limit is ended as the kernel would."""
+        """What each container uses, seldom; whether one is over its memory limit, often: it is ended as the kernel would."""
+        known: dict[int, Session] = {}
+        turn = 0
         while True:
-            await self.context.clock.sleep(MEASURE)
-            sessions = by_session() if self.pods else {}
+            await self.context.clock.sleep(MEMORY_CHECK)
+            turn += 1
+            if turn % CHECKS_PER_MEASURE == 0:
+                known = sessions() if self.pods else {}
+                self._take_figures(known)
             for pod in list(self.pods.values()):
-                used = {c.name: sessions.get(c.process.pid, Figures()) for c in pod.containers if c.process}
-                self.figures[pod.uid] = used
                 for container in pod.containers:
-                    limit = ((container.spec.get("resources") or {}).get("limits") or {}).get("memory")
-                    if limit and container.name in used and used[container.name].memory > quantity.parse(limit):
+                    if container.process and _is_too_large(container, known):
                         container.kill_for_memory()
+
+    def _take_figures(self, known: dict[int, Session]) -> None:
+        now = self.context.clock.monotonic()
+        since, self._measured_at = now - self._measured_at, now
+        for pod in list(self.pods.values()):
+            before = self.figures.get(pod.uid, {})
+            used = {c.name: known[c.process.pid].figures for c in pod.containers if c.process and c.process.pid in known}
+            self.figures[pod.uid] = used
+            self.rates[pod.uid] = {name: max(figures.cpu_seconds - before[name].cpu_seconds, 0.0) / since
+                                   for name, figures in used.items() if name in before and since > 0}
+
+
+def _is_too_large(container: Container, known: Mapping[int, Session]) -> bool:
+    limit = ((container.spec.get("resources") or {}).get("limits") or {}).get("memory")
+    if not limit or container.process is None:
+        return False
+    session = known.get(container.process.pid) or Session(members=[container.process.pid])   # its children are learned of later
+    return session.memory_now() > quantity.parse(limit)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -5,7 +5,7 @@ Read from /proc in one pass (elsewhere from `ps`), seldom enough not to be notic
 import os
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -23,13 +23,29 @@ class Figures:
         return Figures(self.cpu_seconds + other.cpu_seconds, self.memory + other.memory)
 
 
+@dataclass
+class Session:
+    """The processes that a container consists of."""
+    figures: Figures = field(default_factory=Figures)
+    members: list[int] = field(default_factory=list)
+
+    def memory_now(self) -> int:
+        """Read again for the processes known so far, which costs next to nothing; where that is not possible, as it was."""
+        return sum(map(_resident, self.members)) if _has_proc() else self.figures.memory
+
+
+def sessions() -> dict[int, Session]:
+    """Every session on this machine that we may see, by its leader's pid."""
+    found: dict[int, Session] = {}
+    for pid, leader, figures in _from_proc() if _has_proc() else _from_ps():
+        session = found.setdefault(leader, Session())
+        session.figures += figures
+        session.members.append(pid)
+    return found
+
+
 def by_session() -> dict[int, Figures]:
-    """The figures of every session on this machine that we may see, by its leader's pid."""
-    found = _from_proc() if PROC.joinpath("self/stat").exists() else _from_ps()
-    sums: dict[int, Figures] = {}
-    for session, figures in found:
-        sums[session] = sums.get(session, Figures()) + figures
-    return sums
+    return {leader: session.figures for leader, session in sessions().items()}
 
 
 def machine_memory() -> int:
@@ -39,7 +55,19 @@ def machine_memory() -> int:
         return 8 << 30
 
 
-def _from_proc() -> Iterator[tuple[int, Figures]]:
+def _has_proc() -> bool:
+    return PROC.joinpath("self/stat").exists()
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE
+    except (OSError, IndexError):   # ended meanwhile
+        return 0
+
+
+def _from_proc() -> Iterator[tuple[int, int, Figures]]:
     for name in os.listdir(PROC):
         if name.isdigit():
             try:
@@ -47,7 +75,7 @@ def _from_proc() -> Iterator[tuple[int, Figures]]:
                     text = file.read()
             except OSError:   # ended meanwhile
                 continue
-            yield _parsed(text)
+            yield int(name), *_parsed(text)
 
 
 def _parsed(text: bytes) -> tuple[int, Figures]:
@@ -56,11 +84,11 @@ def _parsed(text: bytes) -> tuple[int, Figures]:
     return int(fields[3]), Figures((int(fields[11]) + int(fields[12])) / TICKS, int(fields[21]) * PAGE)
 
 
-def _from_ps() -> Iterator[tuple[int, Figures]]:
-    listing = subprocess.run(["ps", "-axo", "pgid=,time=,rss="], capture_output=True, text=True, check=False)
+def _from_ps() -> Iterator[tuple[int, int, Figures]]:
+    listing = subprocess.run(["ps", "-axo", "pid=,pgid=,time=,rss="], capture_output=True, text=True, check=False)
     for line in listing.stdout.splitlines():
-        group, spent, size = line.split()
-        yield int(group), Figures(_seconds(spent.replace("-", ":").split(":")), int(size) * 1024)
+        pid, group, spent, size = line.split()
+        yield int(pid), int(group), Figures(_seconds(spent.replace("-", ":").split(":")), int(size) * 1024)
 
 
 def _seconds(parts: Iterable[str]) -> float:

@@ -81,9 +81,10 @@ class NodeServer:
         now = timestamp(self._clock.now())
         pods: list[Json] = []
         for key, pod in self._agent.pods.items():
-            used = self._agent.figures.get(pod.uid, {})
+            used, rates = self._agent.figures.get(pod.uid, {}), self._agent.rates.get(pod.uid, {})
             containers = [{"name": name,
-                           "cpu": {"time": now, "usageCoreNanoSeconds": int(figures.cpu_seconds * 1e9)},
+                           "cpu": {"time": now, "usageCoreNanoSeconds": int(figures.cpu_seconds * 1e9),
+                                   **({"usageNanoCores": int(rates[name] * 1e9)} if name in rates else {})},
                            "memory": {"time": now, "workingSetBytes": figures.memory, "rssBytes": figures.memory}}
                           for name, figures in used.items()]
             pods.append({"podRef": {"name": key.name, "namespace": key.namespace, "uid": pod.uid},

@@ -8,10 +8,18 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
-from serveplane.embedded.node.environment import MissingReference, References, decode_secret, expand, field_value
+from serveplane.embedded.node.environment import (
+    MissingReference,
+    References,
+    decode_secret,
+    expand,
+    field_value,
+    resource_value,
+)
 from serveplane.objects import Json
 
 FROM_API = ("configMap", "secret", "projected", "downwardAPI")
@@ -34,6 +42,7 @@ class Given:
     references: References
     tokens: Mapping[tuple[str, str], str]
     claims: Mapping[str, Path]
+    allocatable: Mapping[str, Fraction] = field(default_factory=dict)   # what a container without a limit may use
 
 
 def make_volume(volume: Json, pod: Json, given: Given, folder: Path, host_root: Path | None) -> Path:
@@ -85,7 +94,9 @@ def _source_files(volume: str, source: Json, mode: int, pod: Json, given: Given)
         for item in source["downwardAPI"].get("items") or ():
             if "fieldRef" in item:
                 text = field_value(item["fieldRef"]["fieldPath"], pod)
-                yield item["path"], FileOf(text.encode(), item.get("mode") or mode)
+            else:
+                text = resource_value(item["resourceFieldRef"], pod, {}, given.allocatable)
+            yield item["path"], FileOf(text.encode(), item.get("mode") or mode)
     elif "serviceAccountToken" in source:
         path = source["serviceAccountToken"]["path"]
         yield path, FileOf(given.tokens[volume, path].encode(), 0o600)

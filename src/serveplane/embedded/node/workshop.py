@@ -156,7 +156,7 @@ class PodWorkshop:
                   for volume in volumes for source in _token_sources(volume)}
         claims = {name: await self._claim(name) for name in {
             volume["persistentVolumeClaim"]["claimName"] for volume in volumes if "persistentVolumeClaim" in volume}}
-        return Given(references, tokens, claims)
+        return Given(references, tokens, claims, self._context.allocatable)
 
     async def _references(self, wanted: set[tuple[Kind, str]]) -> References:
         found: dict[Kind, dict[str, Json]] = {CONFIG_MAP: {}, SECRET: {}}

@@ -2,7 +2,17 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from serveplane.embedded.workloads.autoscaling import PodUsage, Reading, down_window, limited, read_metric
+from serveplane.embedded.workloads.autoscaling import (
+    DOWN,
+    UP,
+    Event,
+    PodUsage,
+    Reading,
+    limited,
+    read_metric,
+    steadied,
+    window,
+)
 from serveplane.embedded.workloads.cluster import AUTOSCALER, POD, Cluster
 from serveplane.kube.controller import Controller
 from serveplane.kube.errors import KubeError, NotFound
@@ -13,6 +23,7 @@ from serveplane.objects.conditions import with_condition
 from serveplane.objects.selectors import parse_labels
 
 PERIOD = timedelta(seconds=15)
+LONGEST_PERIOD = 1800.0   # that a policy may have
 
 UsageOf = Callable[[str], Awaitable[PodUsage]]   # of all pods of a namespace
 
@@ -22,6 +33,7 @@ class Autoscalers:
         self._cluster = cluster
         self._usage = usage
         self._wishes: dict[Key, list[tuple[float, int]]] = {}
+        self._events: dict[Key, list[Event]] = {}
 
     def controller(self) -> Controller:
         return Controller("horizontalpodautoscaler", self.reconcile, [Primary(AUTOSCALER, predicate=generation_changed)],
@@ -31,6 +43,7 @@ class Autoscalers:
         autoscaler = self._cluster.informer(AUTOSCALER).get(*key)
         if autoscaler is None or is_being_deleted(autoscaler):
             self._wishes.pop(key, None)
+            self._events.pop(key, None)
             return None
         target = autoscaler["spec"]["scaleTargetRef"]
         kind = Kind(target["apiVersion"], target["kind"])
@@ -53,8 +66,11 @@ class Autoscalers:
         asked = max((reading.replicas for reading in good), default=current)
         if len(good) < len(readings):   # what cannot be read must not be a reason to shrink
             asked = max(asked, current)
-        wanted, limit = limited(spec, current, self._steady(key, spec, current, asked))
+        now = self._cluster.clock.monotonic()
+        events = self._events[key] = [event for event in self._events.get(key, ()) if now - event.at < LONGEST_PERIOD]
+        wanted, limit = limited(spec, current, self._steady(key, spec, current, asked, now), events, now)
         if wanted != current:
+            events.append(Event(now, wanted - current))
             await self._cluster.client.patch(kind, scale["metadata"]["name"], key.namespace,
                                              {"spec": {"replicas": wanted}}, subresource="scale")
             self._cluster.record(autoscaler, "Normal", "SuccessfulRescale", f"New size: {wanted}; from {current}")
@@ -70,14 +86,12 @@ class Autoscalers:
         usage = await self._usage(key.namespace)
         return [read_metric(metric, current, pods, usage) for metric in spec.get("metrics") or ()]
 
-    def _steady(self, key: Key, spec: Json, current: int, asked: int) -> int:
-        """Down only to the highest number that was asked for within the window."""
-        now = self._cluster.clock.monotonic()
-        wishes = [(at, wish) for at, wish in self._wishes.get(key, []) if now - at <= down_window(spec)]
+    def _steady(self, key: Key, spec: Json, current: int, asked: int, now: float) -> int:
+        """As asked over a while; the first time it counts as if the present number had just been asked for."""
+        longest = max(window(UP, spec), window(DOWN, spec))
+        wishes = [(at, wish) for at, wish in self._wishes.get(key) or [(now, current)] if now - at <= longest]
         self._wishes[key] = [*wishes, (now, asked)]
-        if asked >= current:
-            return asked
-        return min(current, max([wish for _, wish in wishes] + [asked]) if wishes else current)
+        return steadied(spec, current, self._wishes[key], now)
 
     async def _tell(self, autoscaler: Json, replicas: tuple[int, int] | None, metrics: list[Json],
                     condition: tuple[str, str, str, str], limit: str) -> None:

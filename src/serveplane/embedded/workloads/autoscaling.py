@@ -8,7 +8,6 @@ from serveplane.embedded.workloads.pods import is_active, is_ready
 from serveplane.objects import Json, quantity
 
 TOLERANCE = 0.1
-DOWN_WINDOW = 300.0
 
 
 @dataclass(frozen=True)
@@ -90,18 +89,70 @@ def _shown(kind: str, source: Json, current: Json) -> Json:
     return {"type": kind, "resource": entry}
 
 
-def limited(spec: Json, current: int, wanted: int) -> tuple[int, str]:
-    """What is wanted, within the limits and not faster up than doubling (or four pods); and what stopped it."""
+@dataclass(frozen=True)
+class Event:
+    """A rescaling that was done: when, and by how many replicas (negative: down)."""
+    at: float
+    change: int
+
+
+def limited(spec: Json, current: int, wanted: int, events: Sequence[Event] = (), now: float = 0.0) -> tuple[int, str]:
+    """What is wanted, as far as the limits and the policies of `behavior` let it go at once; and what stopped it."""
     least, most = spec.get("minReplicas", 1), spec["maxReplicas"]
-    fastest = max(2 * current, current + 4)
-    if wanted > min(most, fastest):
-        return (most, "TooManyReplicas") if most <= fastest else (fastest, "ScaleUpLimit")
+    if wanted > current:
+        fastest = max(_reach(UP, spec, current, events, now), current)
+        if wanted > min(most, fastest):
+            return (most, "TooManyReplicas") if most <= fastest else (fastest, "ScaleUpLimit")
+    elif wanted < current:
+        slowest = min(_reach(DOWN, spec, current, events, now), current)
+        if wanted < max(least, slowest):
+            return (least, "TooFewReplicas") if least >= slowest else (slowest, "ScaleDownLimit")
     if wanted < least:
         return least, "TooFewReplicas"
-    return wanted, ""
+    return (most, "TooManyReplicas") if wanted > most else (wanted, "")
 
 
-def down_window(spec: Json) -> float:
-    down = (spec.get("behavior") or {}).get("scaleDown") or {}
-    seconds = down.get("stabilizationWindowSeconds")
-    return DOWN_WINDOW if seconds is None else float(seconds)
+@dataclass(frozen=True)
+class Direction:
+    """Up or down: where `behavior` says how, and what holds if it does not."""
+    field: str
+    sign: int
+    window: float
+    policies: tuple[Json, ...]
+
+
+UP = Direction("scaleUp", 1, 0.0, ({"type": "Pods", "value": 4, "periodSeconds": 15},
+                                   {"type": "Percent", "value": 100, "periodSeconds": 15}))
+DOWN = Direction("scaleDown", -1, 300.0, ({"type": "Percent", "value": 100, "periodSeconds": 15},))
+
+
+def _reach(direction: Direction, spec: Json, current: int, events: Sequence[Event], now: float) -> int:
+    """The farthest count that the policies of one direction allow now; the one that goes farthest counts unless told otherwise."""
+    rules = (spec.get("behavior") or {}).get(direction.field) or {}
+    chosen = rules.get("selectPolicy") or "Max"
+    if chosen == "Disabled":
+        return current
+    counts = [_allowed(direction.sign, policy, current, events, now) for policy in rules.get("policies") or direction.policies]
+    return max(counts) if (chosen == "Max") == (direction.sign > 0) else min(counts)
+
+
+def _allowed(sign: int, policy: Json, current: int, events: Sequence[Event], now: float) -> int:
+    """By one policy: so many from what there was when its period began."""
+    at_start = current - sum(event.change for event in events if now - event.at < policy["periodSeconds"])
+    if policy["type"] == "Pods":
+        return at_start + sign * int(policy["value"])
+    count = Fraction(at_start * (100 + sign * int(policy["value"])), 100)
+    return math.ceil(count) if sign > 0 else math.floor(count)
+
+
+def window(direction: Direction, spec: Json) -> float:
+    """Seconds over which recommendations are looked back at before moving in a direction."""
+    seconds = ((spec.get("behavior") or {}).get(direction.field) or {}).get("stabilizationWindowSeconds")
+    return direction.window if seconds is None else float(seconds)
+
+
+def steadied(spec: Json, current: int, wishes: Sequence[tuple[float, int]], now: float) -> int:
+    """Up only to the least, down only to the most that was asked for within the direction's window. The last wish is the present one."""
+    def within(direction: Direction) -> list[int]:
+        return [wish for at, wish in wishes[:-1] if now - at <= window(direction, spec)] + [wishes[-1][1]]
+    return min(max(current, min(within(UP))), max(within(DOWN)))
