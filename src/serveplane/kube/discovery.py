@@ -1,7 +1,7 @@
 """From a kind to the path it is served under, asked of the server once per group and version.
 
 What is known stays known; a kind that is missing is looked for again, but at most once per `NEGATIVE_SECONDS`, so that
-a controller waiting for a CRD neither hammers the server nor needs a restart.
+reconciles asking for it do not hammer the server. Who waits for a kind with pauses of its own says `forget` before each look.
 """
 
 import asyncio
@@ -101,8 +101,9 @@ class Discovery:
         raise NoSuchKind(f'the server has no resource type "{word}"')
 
     def forget(self, api_version: str) -> None:
-        """A path that answered 404 for the type itself: ask anew next time."""
+        """A path that answered 404 for the type itself: the server is asked anew next time, however soon that is."""
         self._known.pop(api_version, None)
+        self._looked.pop(api_version, None)
 
     async def _look(self, kind: Kind) -> Resource:
         async with self._locks.setdefault(kind.api_version, asyncio.Lock()):

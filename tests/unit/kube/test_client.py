@@ -130,6 +130,10 @@ async def test_a_missing_kind_is_asked_for_again_after_a_while() -> None:
         with pytest.raises(NoSuchKind):
             await client.discovery.resource(Kind("x/v1", "Thing"))
     assert asked == 1
+    client.discovery.forget("x/v1")  # by someone who waits for it with pauses of his own, and has just paused
+    with pytest.raises(NoSuchKind):
+        await client.discovery.resource(Kind("x/v1", "Thing"))
+    assert asked == 2
     clock.time = 30
     assert (await client.discovery.resource(Kind("x/v1", "Thing"))).plural == "things"
     assert server.requests == []
