@@ -137,6 +137,24 @@ def test_rules_for_pickles(tmp_path: Path) -> None:
             SklearnModel("m", path, rule).load()
 
 
+async def test_skops_is_read_whatever_the_rule_for_pickles(tmp_path: Path) -> None:
+    skops_io = pytest.importorskip("skops.io")
+    skops_io.dump(models.classifier(), tmp_path / "model.skops")
+    server = await Server(tmp_path).add(open_model("m", tmp_path, FormatOptions(pickle="never")))
+    assert await server.post("/v1/models/m:predict", {"instances": ROWS}) == (200, {"predictions": [1, 1]})
+    assert server.repository.get("m").read_by == "skops"
+
+
+def test_skops_files_that_are_not_trusted_or_not_readable_say_so(tmp_path: Path) -> None:
+    skops_io = pytest.importorskip("skops.io")
+    skops_io.dump(preprocessing.FunctionTransformer(models.classifier), tmp_path / "model.skops")
+    with pytest.raises(CannotLoad, match=r"holds types that skops does not trust: .*models\.classifier"):
+        open_model("m", tmp_path, FormatOptions()).load()
+    (tmp_path / "model.skops").write_bytes(b"nonsense")
+    with pytest.raises(CannotLoad, match=r"model\.skops cannot be loaded: BadZipFile"):
+        open_model("m", tmp_path, FormatOptions()).load()
+
+
 async def test_probabilities_by_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREDICT_PROBA", "true")
     model = linear_model.LogisticRegression(max_iter=300).fit(*models.iris())

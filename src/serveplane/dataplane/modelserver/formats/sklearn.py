@@ -18,6 +18,7 @@ from serveplane.dataplane.modelserver.errors import CannotLoad, InvalidInput
 from serveplane.dataplane.modelserver.formats import inert
 from serveplane.dataplane.modelserver.formats.array_model import ArrayModel
 from serveplane.dataplane.modelserver.formats.known import known, saved_by
+from serveplane.dataplane.modelserver.formats.light_scipy import defer_statistics
 from serveplane.dataplane.modelserver.formats.settled import settle
 from serveplane.dataplane.modelserver.limits import BatchLimits
 from serveplane.dataplane.modelserver.model import Headers, Payload
@@ -117,6 +118,7 @@ def _described(seen: Any) -> str:
 
 
 def _unpickled(path: Path, version: str) -> Any:
+    defer_statistics()
     try:
         import joblib
     except ImportError:
@@ -143,17 +145,18 @@ def _why(path: Path, version: str, error: Exception) -> str:
 
 
 def _read_skops(path: Path) -> Any:
+    defer_statistics()
     try:
         from skops import io as skops_io
     except ImportError:
-        raise CannotLoad(f"{path.name} needs the package skops, which is not installed here; pip install skops") from None
-    untrusted = skops_io.get_untrusted_types(file=path)
-    if untrusted:
-        raise CannotLoad(f"{path.name} holds types that skops does not trust: {', '.join(untrusted[:5])}")
+        raise CannotLoad(f"{path.name} needs the package skops, which is not installed here; pip install 'serveplane[skops]'") from None
     try:
-        return skops_io.load(path, trusted=[])
+        untrusted = skops_io.get_untrusted_types(file=path)
+        if not untrusted:
+            return skops_io.load(path, trusted=[])
     except Exception as error:
         raise CannotLoad(_why(path, "", error)) from error
+    raise CannotLoad(f"{path.name} holds types that skops does not trust: {', '.join(untrusted[:5])}")
 
 
 def _installed(package: str) -> str:
