@@ -155,6 +155,7 @@ def test_a_run_cut_while_moving_is_finished_by_the_next(store: Store, tmp_path: 
     store.objects = {"/b/a.bin": b"a" * 10, "/b/b.bin": b"b" * 10}
     environment = {"AWS_ENDPOINT_URL": store.url, "awsAnonymousCredential": "true"}
     staging = Staging(tmp_path)
+    staging.trust()
     (staging.folder / "complete").touch()
     (tmp_path / "a.bin").write_bytes(b"a" * 10)
     store.asked = []

@@ -1,25 +1,24 @@
-"""Blocking HTTP for worker threads, on the standard library's client: one kept connection per origin and thread.
+"""Blocking HTTP for worker threads: one kept connection per origin and thread, on `wire`.
 
-`readinto` of its response ends in `recv_into` of the socket, so nothing is copied on the way. Redirects are followed a
-few hops, never from https to http, and credentials are not sent to another host.
+Redirects are followed a few hops, never from https to http, and credentials are not sent to another host.
 """
 import base64
-import http.client
 import os
+import re
 import socket
 import ssl
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import unquote, urljoin, urlsplit
+from typing import NamedTuple
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from serveplane import pod
 from serveplane.dataplane.storage.errors import Interrupted, StorageError, refusal, shown
+from serveplane.dataplane.storage.wire import Answer, Broken, Idle, TooLate, Wire, nothing
 
 REDIRECTS = 5
 ERROR_BYTES = 2048
-TICK_SECONDS = 1.0   # how long a thread may be deaf to stop and deadline
+_CLEAN = re.compile(r"[!-~]*")                  # what may stand in the first line of a request as it is
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")       # what may stand in a header
 Headers = dict[str, str]
 Authorize = Callable[[str, str, Headers], Headers]   # method, url, headers -> headers with credentials
 
@@ -46,93 +45,59 @@ class Trust:
 
 
 class Response:
-    """An answer whose body is read into the caller's buffer.
+    """An answer whose body is read into the caller's buffer, or goes through a pipe without being seen."""
 
-    A plain body of known length is received straight from the socket, a whole buffer in one call: each call costs a turn of Python's
-    lock, which many threads hand over slowly. Everything else (TLS, chunks) goes the standard library's way.
-    """
-
-    def __init__(self, raw: http.client.HTTPResponse, url: str, connection: http.client.HTTPConnection | None = None) -> None:
-        self._raw, self.url = raw, url
-        self.status = raw.status
-        self._socket = _plain_socket(raw, connection)
-        self._timeout = (self._socket.gettimeout() if self._socket is not None else None) or 30.0
-        self._drained = False        # whether the body bytes that came with the head have been handed out
+    def __init__(self, answer: Answer, wire: Wire, url: str) -> None:
+        self._answer, self.wire, self.url, self.status = answer, wire, url, answer.status
 
     def header(self, name: str, default: str = "") -> str:
-        return self._raw.getheader(name) or default
+        return self._answer.headers.get(name.lower()) or default
 
     @property
     def length(self) -> int | None:
         """Bytes still to come, if the server said."""
-        return self._raw.length
+        return self._answer.left
+
+    @property
+    def direct(self) -> bool:
+        """Whether `splice` can be used for what is left."""
+        return self._answer.direct
 
     def readinto(self, view: memoryview) -> int:
         """Bytes read; 0 at the end."""
         try:
-            if self._socket is None:
-                return self._raw.readinto(view)
-            return self._received(self._socket, view)
-        except BlockingIOError:
-            raise Interrupted(f"{shown(self.url)} stalls: nothing came for a while") from None
-        except (OSError, http.client.HTTPException) as error:
-            raise Interrupted(f"{shown(self.url)}: the connection broke ({_name(error)})") from error
+            return self._answer.readinto(view)
+        except OSError as error:
+            raise self._broken(error) from error
 
-    def _received(self, sock: socket.socket, view: memoryview) -> int:
-        raw = self._raw
-        if raw.fp is None or not raw.length:
-            return 0
-        view = view[:raw.length]
-        if self._drained:
-            count = self._waited_for(sock, view)
-        else:
-            count = self._first_bytes(view)
-        raw.length -= count
-        if raw.length == 0:   # the connection may carry the next request
-            sock.settimeout(self._timeout)
-            raw.close()
-        return count
-
-    def _first_bytes(self, view: memoryview) -> int:
-        """What was read along with the head; after it the socket blocks, with the kernel watching the time."""
-        waiting = self._raw.fp.peek()
-        count = min(len(waiting), len(view))
-        view[:count] = self._raw.fp.read(count)
-        if count == len(waiting) and self._socket is not None:
-            self._drained, step = True, min(TICK_SECONDS, self._timeout)
-            self._socket.settimeout(None)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(step), int(step % 1 * 1e6)))
-        return count
-
-    def _waited_for(self, sock: socket.socket, view: memoryview) -> int:
-        """A full buffer, or what came within a tick; nothing at all for the whole timeout is a BlockingIOError."""
-        for _ in range(max(1, round(self._timeout / TICK_SECONDS)) - 1):
-            try:
-                return sock.recv_into(view, len(view), socket.MSG_WAITALL)
-            except BlockingIOError:
-                continue
-        return sock.recv_into(view, len(view), socket.MSG_WAITALL)
+    def splice(self, pipe: int, count: int) -> int:
+        """Up to so many bytes into a pipe; 0 at the end. An OSError of the call itself (not of the connection) passes."""
+        try:
+            return self._answer.splice(pipe, count)
+        except (Broken, ConnectionError) as error:
+            raise self._broken(error) from error
 
     def read(self, limit: int) -> bytes:
         """The whole body, for listings and tokens; longer than the limit is an error."""
-        try:
-            content = self._raw.read(limit + 1)
-        except (OSError, http.client.HTTPException) as error:
-            raise Interrupted(f"{shown(self.url)}: the connection broke ({_name(error)})") from error
-        if len(content) > limit:
-            raise StorageError(f"{shown(self.url)} answered with more than {limit} bytes where a short answer was expected")
-        return content
+        content, buffer = bytearray(), memoryview(bytearray(64 << 10))
+        while count := self.readinto(buffer):
+            content += buffer[:count]
+            if len(content) > limit:
+                raise StorageError(f"{shown(self.url)} answered with more than {limit} bytes where a short answer was expected")
+        return bytes(content)
 
-    def close(self) -> None:
-        self._raw.close()
+    def _broken(self, error: OSError) -> Interrupted:
+        if isinstance(error, TooLate):
+            return Interrupted(f"{shown(self.url)} stalls: nothing came for a while")
+        return Interrupted(f"{shown(self.url)}: the connection broke ({_name(error)})")
 
 
 class Connections:
     """One thread's connections. Not to be shared."""
 
-    def __init__(self, trust: Trust | None = None, timeout: float = 30.0) -> None:
-        self._trust, self._timeout = trust or Trust(), timeout
-        self._open: dict[tuple[str, str], http.client.HTTPConnection] = {}
+    def __init__(self, trust: Trust | None = None, timeout: float = 30.0, idle: Idle = nothing) -> None:
+        self._trust, self._timeout, self._idle = trust or Trust(), timeout, idle
+        self._open: dict[tuple[str, str], Wire] = {}
         self._context: ssl.SSLContext | None = None
 
     def get(self, url: str, headers: Mapping[str, str] = {}, authorize: Authorize = no_credentials,
@@ -142,10 +107,10 @@ class Connections:
 
     def request(self, method: str, url: str, headers: Mapping[str, str] = {}, body: bytes | None = None,
                 authorize: Authorize = no_credentials, accept: tuple[int, ...] = (200, 206)) -> Response:
-        first, origin = url, urlsplit(url)
+        first = url
         for _ in range(REDIRECTS + 1):
-            same_host = urlsplit(url).hostname == origin.hostname
-            response = self._send(method, url, authorize(method, url, dict(headers)) if same_host else dict(headers), body)
+            sent = authorize(method, url, dict(headers)) if _same_server(first, url) else _harmless(headers)
+            response = self._send(method, url, sent, body)
             if response.status not in (301, 302, 303, 307, 308):
                 break
             url = _next_hop(url, response)
@@ -171,57 +136,100 @@ class Connections:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise StorageError(f"{shown(url)} is not an http(s) address")
-        if parts.username is not None:
-            user = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-            headers.setdefault("Authorization", "Basic " + base64.b64encode(user).decode())
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         key = parts.scheme, parts.netloc.rpartition("@")[2]
-        if parts.scheme == "http" and _proxy("http", parts.hostname):
-            target = f"http://{key[1]}{target}"   # a proxy is asked for the whole address
+        proxy = _proxy(parts.scheme, parts.hostname)
+        target, headers = _request_head(parts, key[1], headers, proxy)
         kept = self._open.pop(key, None)
-        for connection in (kept, None) if kept else (None,):
-            connection = connection or self._connection(parts.scheme, parts.hostname, parts.port)
+        if kept is not None and not kept.free:   # its last answer was not read to the end
+            kept.close()
+            kept = None
+        for wire in (kept, None) if kept else (None,):
             try:
-                if connection is not kept:
-                    connection.connect()
-                    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connection.request(method, target, body, {"Accept-Encoding": "identity", "User-Agent": "serveplane", **headers})
-                raw = connection.getresponse()
-            except (OSError, http.client.HTTPException) as error:
-                connection.close()
-                if connection is kept and not isinstance(error, TimeoutError):
+                wire = wire or self._connected(parts, proxy)
+                answer = wire.exchange(method, target, headers, body)
+            except OSError as error:
+                if wire is not None:
+                    wire.close()
+                if wire is kept and wire is not None and not isinstance(error, TooLate):
                     continue   # a kept connection may have been closed meanwhile: once more on a new one
                 raise _unreachable(url, error) from error
-            self._open[key] = connection
-            return Response(raw, url, connection)
+            except StorageError:   # somebody wants to stop
+                if wire is not None:
+                    wire.close()
+                raise
+            self._open[key] = wire
+            return Response(answer, wire, url)
         raise AssertionError("unreachable")
 
-    def _connection(self, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
-        proxy = _proxy(scheme, host)
-        address = (proxy[0], proxy[1]) if proxy else (host, port)
-        if scheme == "http":
-            connection = http.client.HTTPConnection(*address, timeout=self._timeout, blocksize=1 << 20)
-        else:
-            self._context = self._context or self._trust.context()
-            connection = http.client.HTTPSConnection(*address, timeout=self._timeout, context=self._context, blocksize=1 << 20)
-        if proxy and scheme == "https":
-            connection.set_tunnel(host, port or 443)
-        return connection
+    def _connected(self, parts: SplitResult, proxy: "Proxy | None") -> Wire:
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        sock = socket.create_connection((proxy.host, proxy.port) if proxy else (host, port), self._timeout)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if parts.scheme == "https":
+                if proxy:
+                    _tunnel(sock, self._timeout, host, port, proxy)
+                self._context = self._context or self._trust.context()
+                sock.settimeout(self._timeout)
+                sock = self._context.wrap_socket(sock, server_hostname=host)
+            return Wire(sock, self._timeout, self._idle)
+        except BaseException:
+            sock.close()
+            raise
 
     def _drop(self, response: Response) -> None:
-        response.close()
+        response.wire.close()
         parts = urlsplit(response.url)
-        connection = self._open.pop((parts.scheme, parts.netloc.rpartition("@")[2]), None)
-        if connection is not None:
-            connection.close()
+        key = parts.scheme, parts.netloc.rpartition("@")[2]
+        if self._open.get(key) is response.wire:
+            del self._open[key]
 
 
-def _plain_socket(raw: http.client.HTTPResponse, connection: http.client.HTTPConnection | None) -> socket.socket | None:
-    """The socket, if the body's bytes on it are just the body's bytes."""
-    sock = connection.sock if connection is not None else None
-    if sock is None or isinstance(sock, ssl.SSLSocket) or raw.chunked or raw.length is None or raw.will_close:
-        return None
-    return sock
+class Proxy(NamedTuple):
+    host: str
+    port: int
+    authorization: str   # "" if it asks for none
+
+
+def _request_head(parts: SplitResult, host: str, headers: Headers, proxy: Proxy | None) -> tuple[str, Headers]:
+    """The target and every header of a request; nothing in them can end a line."""
+    head = {"Host": host, "User-Agent": "serveplane", "Accept-Encoding": "identity", **headers}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        head.setdefault("Authorization", "Basic " + base64.b64encode(user).decode())
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not _CLEAN.fullmatch(target):
+        target = quote(target, safe="/?&=%:;,+$!*'()@~[]#")
+    if proxy is not None and parts.scheme == "http":
+        target = f"http://{host}{target}"   # a proxy is asked for the whole address
+        head |= {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
+    for name, value in head.items():
+        if not _VALUE.fullmatch(value) or not _CLEAN.fullmatch(name) or ":" in name:
+            raise StorageError(f"the header {name[:40]!r} has characters that no header can have")
+    return target, head
+
+
+def _tunnel(sock: socket.socket, timeout: float, host: str, port: int, proxy: Proxy) -> None:
+    """Through a proxy to the other side, before TLS begins."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    headers = {"Host": address, **({"Proxy-Authorization": proxy.authorization} if proxy.authorization else {})}
+    answer = Wire(sock, timeout).exchange("CONNECT", address, headers)
+    if answer.status != 200:
+        raise Broken(f"the proxy answered {answer.status}")
+
+
+def _same_server(first: str, url: str) -> bool:
+    """Whether credentials for the first address may go to the second: the same port, or https instead of http."""
+    if first == url:
+        return True
+    one, other = urlsplit(first), urlsplit(url)
+    encrypted = (one.scheme, other.scheme, one.port, other.port) == ("http", "https", None, None)
+    return one.hostname == other.hostname and (encrypted or (one.scheme, one.port) == (other.scheme, other.port))
+
+
+def _harmless(headers: Mapping[str, str]) -> Headers:
+    """What a stranger may see. A user's own headers may be a secret under any name."""
+    return {name: value for name, value in headers.items() if name.lower() in ("range", "accept", "content-type")}
 
 
 def _next_hop(url: str, response: Response) -> str:
@@ -246,7 +254,7 @@ def _said(response: Response) -> str:
 def _unreachable(url: str, error: Exception) -> StorageError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return StorageError(f"{shown(url)}: its certificate is not trusted ({error.verify_message}); give a CA bundle")
-    if isinstance(error, TimeoutError):
+    if isinstance(error, (TimeoutError, BlockingIOError, TooLate)):
         return Interrupted(f"{shown(url)} did not answer in time")
     return Interrupted(f"{shown(url)} cannot be reached ({_name(error)})")
 
@@ -255,16 +263,17 @@ def _name(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _proxy(scheme: str, host: str) -> tuple[str, int | None] | None:
+def _proxy(scheme: str, host: str) -> Proxy | None:
     """From http_proxy, https_proxy and no_proxy, as everything else in a company's container has it."""
     if not any(os.environ.get(name) for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY")):
         return None
     import urllib.request
-    address: Any = urllib.request.getproxies().get(scheme)
+    address = urllib.request.getproxies().get(scheme)
     if not address or urllib.request.proxy_bypass(host):
         return None
     parts = urlsplit(address if "://" in address else f"http://{address}")
-    cluster = pod.cluster_proxy()
-    if cluster is not None and (parts.hostname, parts.port) == cluster.address and not pod.is_cluster_name(host):
-        return None   # the one-machine cluster's own proxy is there for names of Services; models come directly
-    return (parts.hostname, parts.port) if parts.hostname else None
+    if not parts.hostname:
+        return None
+    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    authorization = "Basic " + base64.b64encode(user.encode()).decode() if parts.username else ""
+    return Proxy(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), authorization)

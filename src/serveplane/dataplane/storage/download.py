@@ -83,6 +83,7 @@ def _alone(staging: Staging) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         staging.folder.mkdir(exist_ok=True)   # the one before us may have removed it
+        staging.trust()
         yield
     finally:
         os.close(descriptor)

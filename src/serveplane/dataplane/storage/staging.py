@@ -5,12 +5,16 @@
 
 The key is made of path, size and ETag: a source that changed is another file, and the old rest is thrown away at the
 end.
+
+Nothing is flushed to the disk: what a killed process wrote, the kernel still has. A machine that lost its power does not, so
+what waits here is believed only by the system that wrote it (`boot`).
 """
 import hashlib
 import os
 import shutil
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from serveplane.dataplane.storage.errors import Unsafe
@@ -28,21 +32,50 @@ class Staging:
         self.destination = destination
         self.folder = destination / FOLDER
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)
+        self._keys: dict[str, str] = {}
+        self._inside: set[str] = set()     # folders that were seen to lie in the destination
+
+    def trust(self, boot: str = "") -> None:
+        """Throw away what another boot of the machine, or another machine, has left."""
+        mark, boot = self.folder / "boot", boot or _boot()
+        try:
+            if mark.read_text() == boot:
+                return
+        except OSError:
+            pass
+        for entry in self.folder.iterdir():
+            if entry.name != "lock":
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        mark.write_text(boot)
 
     def part(self, file: RemoteFile) -> Path:
-        return self.folder / f"{key(file)}.part"
+        return Path(self._name(file) + ".part")
 
     def finished(self, file: RemoteFile) -> Path:
-        return self.folder / f"{key(file)}.file"
+        return Path(self._name(file) + ".file")
 
     def journal(self, file: RemoteFile) -> Path:
-        return self.folder / f"{key(file)}.done"
+        return Path(self._name(file) + ".done")
+
+    def finish(self, file: RemoteFile) -> None:
+        """Give a complete and verified file the name that says so."""
+        name = self._name(file)
+        os.replace(name + ".part", name + ".file")
+        with suppress(FileNotFoundError):
+            os.unlink(name + ".done")
+
+    def _name(self, file: RemoteFile) -> str:
+        """Without a suffix. Strings rather than paths where there is a call per file and step: there may be thousands."""
+        known = self._keys.get(file.path)
+        if known is None:
+            known = self._keys[file.path] = f"{self.folder}/{key(file)}"
+        return known
 
     def has(self, file: RemoteFile) -> bool:
         """Whether this file needs no more reading: complete here, or moved already by a run that was cut while moving."""
-        if _size(self.finished(file)) is not None:
+        if os.path.exists(self._name(file) + ".file"):
             return True
-        return (self.folder / "complete").exists() and file.size is not None and _size(self.target(file)) == file.size
+        return file.size is not None and os.path.exists(f"{self.folder}/complete") and _size(self.target(file)) == file.size
 
     def written(self, file: RemoteFile) -> list[Range]:
         """The ranges that an earlier run has written; a record cut in the middle of its writing does not count."""
@@ -62,9 +95,9 @@ class Staging:
         """Move every file to its place. Each move is atomic; a run cut in between is finished by the next."""
         (self.folder / "complete").touch()
         for file in files:
-            source = self.finished(file)
-            if source.exists():
-                os.replace(source, self._made_room(file))
+            self._make_room(file)
+            with suppress(FileNotFoundError):   # moved already, by a run that was cut
+                os.replace(self._name(file) + ".file", f"{self.destination}/{file.path}")
         shutil.rmtree(self.folder)
 
     def publish_folder(self, folder: Path) -> None:
@@ -76,12 +109,16 @@ class Staging:
             os.replace(entry, target)
         shutil.rmtree(self.folder)
 
-    def _made_room(self, file: RemoteFile) -> Path:
-        target = self.target(file)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.parent.resolve().is_relative_to(self.destination.resolve()):
+    def _make_room(self, file: RemoteFile) -> None:
+        """The folder that the file goes to; never through a link that leads out."""
+        parent = file.path.rpartition("/")[0]
+        if parent in self._inside:
+            return
+        folder = self.destination / parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.resolve().is_relative_to(self.destination.resolve()):
             raise Unsafe(f"{file.path!r} would be written through a link out of the destination")
-        return target
+        self._inside.add(parent)
 
 
 class Journal:
@@ -114,6 +151,14 @@ def missing(size: int, written: Iterable[Range]) -> list[Range]:
 
 def key(file: RemoteFile) -> str:
     return hashlib.sha256(f"{file.path}\0{file.size}\0{file.etag}\0{file.version}".encode()).hexdigest()[:32]
+
+
+def _boot() -> str:
+    """What names this run of this machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"
 
 
 def _size(path: Path) -> int | None:

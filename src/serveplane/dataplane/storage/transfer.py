@@ -1,7 +1,7 @@
 """Parallel ranged reads straight into files.
 
-Large files are cut into pieces that several threads fetch at once, each by `recv_into` a buffer of its own and `pwrite`
-to the piece's place; small files are one piece each. Memory is one buffer per thread, whatever the size of the model.
+Large files are cut into pieces that several threads fetch at once, each straight to the piece's place (`moving`); small files are
+one piece each. Memory is one buffer per thread, whatever the size of the model.
 What is written is journalled, so a killed run goes on where it was.
 """
 import errno
@@ -14,11 +14,11 @@ from serveplane.clock import SYSTEM, Clock
 from serveplane.dataplane.storage.connection import Connections, Response
 from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, StorageError, shown
 from serveplane.dataplane.storage.files import Checksum, Listing, RemoteFile
+from serveplane.dataplane.storage.moving import Mover
 from serveplane.dataplane.storage.progress import Progress
 from serveplane.dataplane.storage.staging import Journal, Staging, missing
 from serveplane.dataplane.storage.verification import RunningHash
 
-BUFFER = 1 << 20
 JOURNAL_BYTES = 8 << 20       # how much a killed run may have to read again, per thread
 STALL_BYTES = 32 << 10        # less than this in a whole stall window counts as standing still
 
@@ -68,6 +68,7 @@ class Transfer:
         """Read everything that is missing; raises the first failure after all threads have stopped."""
         files = [file for file in self._listing.files if not self._staging.has(file)]
         self._expect(files)
+        self._check_room()
         self._pieces = self._all_pieces(files)
         count = min(self._settings.connections, max(1, self._estimated_pieces(files)))
         threads = [threading.Thread(target=self._work, name=f"download-{number}", daemon=True) for number in range(count)]
@@ -92,6 +93,14 @@ class Transfer:
         for _ in range(len(everything) - len(files)):
             self._progress.file_done()
 
+    def _check_room(self) -> None:
+        """A disk that is too small is known now, not after an hour."""
+        if self._progress.total is None:
+            return
+        disk, needed = os.statvfs(self._staging.folder), self._progress.total - self._progress.done
+        if disk.f_blocks and disk.f_bavail * disk.f_frsize < needed:
+            raise StorageError(f"the disk has no room: {needed} bytes are needed, {disk.f_bavail * disk.f_frsize} are free")
+
     def _is_cut(self, file: RemoteFile) -> bool:
         return file.ranges and file.size is not None and file.size > self._settings.piece_bytes
 
@@ -110,10 +119,7 @@ class Transfer:
         spans = [span for start, end in gaps for span in _cut(start, end, step)]
         spans = spans or [(file.size or 0, file.size)]   # all was written but not verified: one empty piece takes the last step
         descriptor = os.open(self._staging.part(file), os.O_RDWR | os.O_CREAT, 0o644)
-        if cut:
-            _allocate(descriptor, file.size or 0)
-        else:
-            os.ftruncate(descriptor, 0)
+        os.ftruncate(descriptor, (file.size or 0) if cut else 0)
         running = None
         if self._settings.verify and file.checksum is not None:
             running = RunningHash(descriptor, file.checksum.algorithm, file.size, self._staging.written(file) if cut else ())
@@ -123,16 +129,17 @@ class Transfer:
             yield _Piece(download, start, end)
 
     def _work(self) -> None:
-        connections = Connections(self._listing.trust, self._settings.stall_seconds)
-        buffer = memoryview(bytearray(BUFFER))
+        connections = Connections(self._listing.trust, self._settings.stall_seconds, self._check)
+        mover = Mover()
         try:
             while not self._stop.is_set() and (piece := self._next()) is not None:
-                self._fetch(piece, connections, buffer)
+                self._fetch(piece, connections, mover)
                 self._piece_done(piece)
         except BaseException as error:
             self._fail(error)
         finally:
             connections.close()
+            mover.close()
 
     def _next(self) -> _Piece | None:
         with self._lock:
@@ -144,15 +151,17 @@ class Transfer:
                 self._failure = error
         self._stop.set()
 
-    def _fetch(self, piece: _Piece, connections: Connections, buffer: memoryview) -> None:
+    def _fetch(self, piece: _Piece, connections: Connections, mover: Mover) -> None:
         """The whole piece, over as many connections as it takes."""
         if piece.start == piece.end:
             return
+        if piece.download.journal is not None and piece.end is not None:
+            _allocate(piece.download.descriptor, piece.start, piece.end - piece.start)
         reached, idle = piece.start, 0
         while True:
             began = reached
             try:
-                reached = self._read(piece, reached, connections, buffer)
+                reached = self._read(piece, reached, connections, mover)
                 return
             except _Cut as cut:
                 reached = cut.reached
@@ -167,7 +176,7 @@ class Transfer:
             raise reason
         self._check_deadline()
 
-    def _read(self, piece: _Piece, start: int, connections: Connections, buffer: memoryview) -> int:
+    def _read(self, piece: _Piece, start: int, connections: Connections, mover: Mover) -> int:
         """From `start` as far as the connection holds; raises _Cut with how far it got."""
         try:
             response = self._open(piece, start, connections)
@@ -175,7 +184,7 @@ class Transfer:
             raise _Cut(start, error) from error
         reader = _Reader(piece, start, response, self)
         try:
-            reader.run(buffer)
+            reader.run(mover)
         except Interrupted as error:
             connections.forget(response)
             if not piece.download.file.ranges:   # cannot go on in the middle
@@ -204,6 +213,12 @@ class Transfer:
             raise
         return response
 
+    def _check(self) -> None:
+        """Asked by every thread while bytes come, and once a second while none do."""
+        if self._stop.is_set():
+            raise Interrupted("stopped")
+        self._check_deadline()
+
     def _check_deadline(self) -> None:
         if self._deadline is not None and self._clock.monotonic() > self._deadline:
             raise DeadlineOver(f"the download did not finish within {self._settings.deadline_seconds:g} s")
@@ -221,14 +236,13 @@ class Transfer:
 
     def _complete(self, download: _Download) -> None:
         """Verify, then give it the name that means finished."""
-        file, part = download.file, self._staging.part(download.file)
+        file = download.file
         try:
             if download.running is not None and file.checksum is not None and not (download.encrypted and file.checksum.algorithm == "md5"):
                 self._verify(file, file.checksum, download.running.digest())
         finally:
             self._close(download)
-        os.replace(part, self._staging.finished(file))
-        self._staging.journal(file).unlink(missing_ok=True)
+        self._staging.finish(file)
         self._progress.file_done()
 
     def _close(self, download: _Download) -> None:
@@ -261,40 +275,24 @@ class _Reader:
         self._recorded = start
         self._window_began, self._window_bytes = transfer._clock.monotonic(), 0
 
-    def run(self, buffer: memoryview) -> None:
-        piece = self._piece
+    def run(self, mover: Mover) -> None:
+        piece, response, descriptor = self._piece, self._response, self._piece.download.descriptor
         while piece.end is None or self.reached < piece.end:
-            wanted = buffer if piece.end is None else buffer[:min(len(buffer), piece.end - self.reached)]
-            if not self._fill(wanted):
+            limit = None if piece.end is None else piece.end - self.reached
+            if not mover.move(response, descriptor, self.reached, limit, self._keep_pace, self._written):
                 break
         if piece.end is not None and self.reached < piece.end:
-            raise Interrupted(f"{shown(self._response.url)} ended {piece.end - self.reached} bytes early")
-        if piece.end is None and self._response.length:
-            raise Interrupted(f"{shown(self._response.url)} ended {self._response.length} bytes early")
+            raise Interrupted(f"{shown(response.url)} ended {piece.end - self.reached} bytes early")
 
-    def _fill(self, wanted: memoryview) -> bool:
-        """One full buffer to the file, so that writers rarely meet at its lock; whether there may be more."""
-        filled = count = 0
-        try:
-            while filled < len(wanted):
-                count = self._response.readinto(wanted[filled:])
-                if count == 0:
-                    return False
-                filled += count
-                self._keep_pace(count)
-        finally:   # what has arrived is kept, whatever happened after
-            _write(self._piece.download.descriptor, wanted[:filled], self.reached)
-            self.reached += filled
-            self._transfer._progress.add(filled)
-            if self.reached - self._recorded >= JOURNAL_BYTES:
-                self.record()
-        return True
+    def _written(self, count: int) -> None:
+        self.reached += count
+        self._transfer._progress.add(count)
+        if self.reached - self._recorded >= JOURNAL_BYTES:
+            self.record()
 
     def _keep_pace(self, count: int) -> None:
         transfer = self._transfer
-        if transfer._stop.is_set():
-            raise Interrupted("stopped")
-        transfer._check_deadline()
+        transfer._check()
         self._window_bytes += count
         now, patience = transfer._clock.monotonic(), transfer._settings.stall_seconds
         if now - self._window_began > patience:
@@ -340,20 +338,10 @@ def _cut(start: int, end: int | None, step: int | None) -> Iterator[tuple[int, i
         yield at, min(at + step, end)
 
 
-def _allocate(descriptor: int, size: int) -> None:
-    """The whole file at once: a full disk is known now, not after an hour."""
+def _allocate(descriptor: int, start: int, length: int) -> None:
+    """Room for a piece before its first byte comes; by the thread that will write it, while others already read."""
     try:
-        os.posix_fallocate(descriptor, 0, size)
+        os.posix_fallocate(descriptor, start, length)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise StorageError(f"the disk has no room for {size} bytes") from error
-        os.ftruncate(descriptor, size)   # a file system that cannot reserve
-
-
-def _write(descriptor: int, data: memoryview, offset: int) -> None:
-    while len(data):
-        try:
-            count = os.pwrite(descriptor, data, offset)
-        except OSError as error:
-            raise StorageError(f"cannot write to the destination: {error.strerror}") from error
-        data, offset = data[count:], offset + count
+            raise StorageError(f"the disk has no room for {length} more bytes") from error
