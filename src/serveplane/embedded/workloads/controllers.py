@@ -9,6 +9,7 @@ from serveplane.embedded.workloads.autoscaler import Autoscalers, UsageOf
 from serveplane.embedded.workloads.autoscaling import PodUsage
 from serveplane.embedded.workloads.claims import Claims
 from serveplane.embedded.workloads.cluster import MANAGER, NODE, Cluster
+from serveplane.embedded.workloads.cronjob import CronJobs
 from serveplane.embedded.workloads.daemonset import DaemonSets
 from serveplane.embedded.workloads.deployment import Deployments
 from serveplane.embedded.workloads.endpoints import EndpointSlices
@@ -52,5 +53,5 @@ async def _no_usage(namespace: str) -> PodUsage:
 
 def makers(cluster: Cluster, ca: bytes, usage: UsageOf = _no_usage) -> Sequence[_Maker]:
     return [Accounts(cluster, ca), Scheduler(cluster), Deployments(cluster), ReplicaSets(cluster),
-            EndpointSlices(cluster), Claims(cluster), Jobs(cluster), StatefulSets(cluster), DaemonSets(cluster),
+            EndpointSlices(cluster), Claims(cluster), Jobs(cluster), CronJobs(cluster), StatefulSets(cluster), DaemonSets(cluster),
             Autoscalers(cluster, usage)]

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import msgspec
 
-from serveplane.embedded.workloads.cluster import NODE, POD, Cluster
+from serveplane.embedded.workloads.cluster import NAMESPACE, NODE, POD, Cluster
 from serveplane.embedded.workloads.fitting import refusal, used_on
+from serveplane.embedded.workloads.neighbours import NOBODY, Neighbours, unwelcome
 from serveplane.embedded.workloads.pods import is_over
 from serveplane.kube.client import PatchType
 from serveplane.kube.controller import Controller
@@ -20,14 +21,14 @@ NAME = "default-scheduler"
 LOOK_AGAIN = timedelta(seconds=5)   # room appears when other pods end
 
 
-def choose(pod: Json, nodes: list[Json], pods: list[Json]) -> tuple[str | None, str]:
+def choose(pod: Json, nodes: list[Json], pods: list[Json], neighbours: Neighbours = NOBODY) -> tuple[str | None, str]:
     """The node for a pod, or the sentence of why there is none."""
     reasons: Counter[str] = Counter()
     fitting: list[tuple[int, str]] = []
     for node in nodes:
         name = node["metadata"]["name"]
         used = used_on(name, pods)
-        why = refusal(pod, node, used)
+        why = refusal(pod, node, used) or unwelcome(pod, node, neighbours)
         if why:
             reasons[why] += 1
         else:
@@ -54,7 +55,8 @@ class Scheduler:
         if pod is None or not _waits(pod):
             return None
         nodes, pods = self._cluster.informer(NODE).list(), self._cluster.informer(POD).list()
-        node, why = choose(pod, nodes, pods)
+        neighbours = Neighbours.of(pods, nodes, self._cluster.informer(NAMESPACE).list())
+        node, why = choose(pod, nodes, pods, neighbours)
         if node is None:
             await self._refuse(key, pod, why)
             return LOOK_AGAIN
