@@ -18,7 +18,7 @@ from serveplane.cli.cluster.folder import ClusterError, Folder, State
 from serveplane.cli.cluster.install import apply_all, available
 from serveplane.cli.cluster.progress import Progress
 from serveplane.clock import Clock
-from serveplane.embedded.apiserver import ApiServer
+from serveplane.embedded.apiserver import ApiServer, metrics
 from serveplane.embedded.apiserver.endpoint import Endpoint, listen
 from serveplane.embedded.gateway.proxy import Gateway
 from serveplane.embedded.gateway.watching import Watcher
@@ -100,6 +100,7 @@ class UpCluster:
     async def _api_server(self, stack: contextlib.AsyncExitStack, before: State) -> tuple[ApiServer, Endpoint]:
         folder = self.options.folder
         server = ApiServer(Store(SqliteLog(folder.store)), self._clock)
+        metrics.offer(server.core)
         await stack.enter_async_context(server)
         port = _port(self.options.api_port, before.api_port, "API server", "--api-port")
         endpoint = await listen(server, folder.path, HOST, port)

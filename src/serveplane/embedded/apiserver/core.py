@@ -1,7 +1,7 @@
 """The parts of the server, put together; every request handler gets this one object."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from serveplane.clock import Clock
@@ -16,7 +16,7 @@ from serveplane.embedded.apiserver.deleting import Deleting
 from serveplane.embedded.apiserver.kinds.kinds import Kinds
 from serveplane.embedded.apiserver.nodes import Nodes
 from serveplane.embedded.apiserver.openapi import OpenApi
-from serveplane.embedded.apiserver.request import Request
+from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Registry, Resource
 from serveplane.embedded.apiserver.watching import wait
 from serveplane.embedded.apiserver.webhooks import Webhooks
@@ -25,6 +25,9 @@ from serveplane.objects import Json
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.writing import Write
+
+
+VirtualResource = Callable[["Core", Request, Resource], Awaitable[Answer]]
 
 
 class Core:
@@ -43,6 +46,8 @@ class Core:
         self.nodes = Nodes(clock)
         self.authorizer = Authorizer(self)
         self.authenticator = Authenticator(self, Signer())
+        self.virtual: dict[tuple[str, str, str], VirtualResource] = {}
+        """Resources without objects of their own (group, version, plural): who answers for them."""
         self._served_once: set[tuple[str, str]] = set()
 
     # --- admission

@@ -58,7 +58,7 @@ async def resource_answer(core: "Core", request: Request) -> Answer:
         return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
     if resource is None or (target.namespace and not resource.namespaced and resource.bucket != "namespaces"):
         raise errors.no_such_path()
-    if resource.bucket in DEPRECATED:
+    if resource.bucket in DEPRECATED and not target.subresource:
         request.warnings.append(DEPRECATED[resource.bucket])
     if request.method in ("POST", "PUT", "PATCH"):
         request.check_options()
@@ -77,6 +77,9 @@ async def resource_answer(core: "Core", request: Request) -> Answer:
 
 
 async def _main(core: "Core", request: Request, resource: Resource, wanted: str) -> Answer:
+    virtual = core.virtual.get((resource.group, resource.version, resource.plural)) if core.virtual else None
+    if virtual is not None:
+        return await virtual(core, request, resource)
     match wanted:
         case "get":
             return await reading.get(core, request, resource)
