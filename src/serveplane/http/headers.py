@@ -103,7 +103,7 @@ class Headers:
         self.add(name, value)
 
     def add(self, name: str, value: str) -> None:
-        self.raw.append(encoded(name, value))
+        self.raw = [*self.raw, encoded(name, value)]   # never in place: equal heads share what was read from them
         self._index = self.block = None
 
     def remove(self, name: str) -> None:

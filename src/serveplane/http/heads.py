@@ -3,6 +3,9 @@
 Two judges must agree. A regular expression holds the grammar of RFC 9112 to the letter (CRLF only, no folding, no blank before
 the colon, no control characters, version 1.0 or 1.1), and httptools parses what passed. On top come the rules neither
 knows: Host, target form, and a framing that can be read in one way only.
+
+Peers repeat their heads word for word (the same client calling the same model, the same model answering), so what was read
+from the last few is remembered. The verdict on a head depends on nothing but its bytes; limits are compared afterwards, every time.
 """
 import re
 from functools import lru_cache
@@ -16,6 +19,7 @@ from serveplane.http.limits import ClientLimits, Limits
 from serveplane.http.messages import Peer, Request
 
 CHUNKED, UNTIL_CLOSE = -1, -2   # lengths that are not lengths
+REMEMBERED, REMEMBERED_BYTES = 256, 1024   # heads, and how long one may be: together well below a megabyte
 
 _FIELDS = rb"(?:" + TOKEN + rb"++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
 _REQUEST = re.compile(rb"(" + TOKEN + rb"++) ([!-~]++) HTTP/1\.([01])\r\n" + _FIELDS)
@@ -40,41 +44,71 @@ class _Fields:
         self.raw.append((name, value))
 
 
+class _Read(NamedTuple):
+    """All that a request head says."""
+
+    method: str
+    target: str
+    path: str
+    query: str
+    http10: bool
+    length: int
+    keep_alive: bool
+    raw: list[RawHeader]
+    values: dict[bytes, bytes]
+    """The first of each, by lower-case name."""
+    block: bytes
+
+
 def request_head(head: bytes, limits: Limits, peer: Peer) -> Request:
     """The request whose head this is (blank line included), its body still to come; ProtocolViolation otherwise."""
-    match = _REQUEST.fullmatch(head)
-    if match is None:
-        raise _refusal(head, limits)
-    method, target, minor = match.groups()
-    if len(target) > limits.target_bytes:
-        raise ProtocolViolation("the request target is too long", 414)
-    headers = _parse(httptools.HttpRequestParser, head, limits.header_count)
-    index = headers.index
+    if len(head) > REMEMBERED_BYTES:
+        read = _read_request(head, limits.target_bytes)
+    else:
+        read = _remembered_request(head, limits.target_bytes)
     request = Request.__new__(Request)
-    request.method = method.decode("ascii")
-    request.headers = headers
+    (request.method, request.target, request.path, request.query, request.http10, request.length, request.keep_alive,
+     raw, index, block) = read
+    if len(raw) > limits.header_count:
+        raise ProtocolViolation("too many header fields", 431)
+    request.headers = Headers.parsed(raw, index, block)
     request.peer = peer
     request.params = {}
-    request.http10 = minor == b"0"
-    request.length = _request_length(headers, request.http10)
-    request.keep_alive = _keep_alive(headers, request.http10)
-    _address(request, target, index.get(b"host"))
     request._body = b""
     request._body_limit = limits.body_bytes
     return request
 
 
-def _refusal(head: bytes, limits: Limits) -> ProtocolViolation:
+def _read_request(head: bytes, longest_target: int) -> _Read:
+    match = _REQUEST.fullmatch(head)
+    if match is None:
+        raise _refusal(head, longest_target)
+    method, target, minor = match.groups()
+    if len(target) > longest_target:
+        raise ProtocolViolation("the request target is too long", 414)
+    raw, index = _parse(httptools.HttpRequestParser, head)
+    http10 = minor == b"0"
+    length = _request_length(index, http10)
+    path, query = _address(method, target, index.get(b"host"), http10, length)
+    return _Read(method.decode("ascii"), target.decode("ascii"), path, query, http10, length, _keep_alive(index, raw, http10), raw, index,
+                 head[head.find(b"\n") + 1:-2])
+
+
+_remembered_request = lru_cache(maxsize=REMEMBERED)(_read_request)
+
+
+def _refusal(head: bytes, longest_target: int) -> ProtocolViolation:
     """Why a head does not match, as near as the status codes can say."""
     line_end = head.find(b"\r\n")
-    if line_end > limits.target_bytes + 64:
+    if line_end > longest_target + 64:
         return ProtocolViolation("the request target is too long", 414)
     if _OTHER_VERSION.match(head) and not _ONE_DOT.match(head):
         return ProtocolViolation("only versions 1.0 and 1.1 are spoken here", 505)
     return ProtocolViolation("malformed request head")
 
 
-def _parse(parser: type, head: bytes, count: int) -> Headers:
+def _parse(parser: type, head: bytes) -> tuple[list[RawHeader], dict[bytes, bytes]]:
+    """The fields in order, and the first value of each by its lower-case name."""
     fields = _Fields()
     try:
         parser(fields).feed_data(head)
@@ -84,10 +118,7 @@ def _parse(parser: type, head: bytes, count: int) -> Headers:
         raise ProtocolViolation("unknown method", 501) from None
     except httptools.HttpParserError as error:
         raise ProtocolViolation(f"malformed head: {error}") from None
-    raw = fields.raw
-    if len(raw) > count:
-        raise ProtocolViolation("too many header fields", 431)
-    return Headers.parsed(raw, _index(raw), head[head.find(b"\n") + 1:-2])
+    return fields.raw, _index(fields.raw)
 
 
 def _index(raw: list[RawHeader]) -> dict[bytes, bytes]:
@@ -114,8 +145,7 @@ def _first_values(raw: list[RawHeader]) -> dict[bytes, bytes]:
 _ONCE = frozenset((b"host", b"content-length", b"transfer-encoding"))
 
 
-def _request_length(headers: Headers, http10: bool) -> int:
-    index = headers.index
+def _request_length(index: dict[bytes, bytes], http10: bool) -> int:
     coding, length = index.get(b"transfer-encoding"), index.get(b"content-length")
     if coding is not None:
         if length is not None:
@@ -137,53 +167,42 @@ def _content_length(value: bytes) -> int:
     return int(value)
 
 
-def _keep_alive(headers: Headers, http10: bool) -> bool:
-    if b"connection" not in headers.index:
+def _keep_alive(index: dict[bytes, bytes], raw: list[RawHeader], http10: bool) -> bool:
+    if b"connection" not in index:
         return not http10
-    tokens = headers.tokens("connection")
+    tokens = Headers.parsed(raw, index).tokens("connection")
     return "close" not in tokens and (not http10 or "keep-alive" in tokens)
 
 
-def _address(request: Request, target: bytes, host: bytes | None) -> None:
-    """Target form and Host (RFC 9112, 3.2): one Host, well-formed, and no second opinion in an absolute target."""
+def _address(method: bytes, target: bytes, host: bytes | None, http10: bool, length: int) -> tuple[str, str]:
+    """Path and query, by target form and Host (RFC 9112, 3.2): one Host, well-formed, and no second opinion in an absolute target."""
     if host is None:
-        if not request.http10:
+        if not http10:
             raise ProtocolViolation("no Host")
-    else:
-        host = host.strip(b" \t")
-        if not _is_host(host):
-            raise ProtocolViolation("malformed Host")
-    request.target = target.decode("ascii")
+    elif not _HOST.fullmatch(host.strip(b" \t")):
+        raise ProtocolViolation("malformed Host")
     if b"#" in target:
         raise ProtocolViolation("a fragment in the request target")
-    if target[0] == 0x2F and request.method != "CONNECT":   # "/": the usual origin form
-        request.path, _, request.query = request.target.partition("?")
-        return
-    if request.method == "CONNECT":
-        if request.length:
+    if method == b"CONNECT":
+        if length:
             raise ProtocolViolation("CONNECT has no body")
         if not _HOST.fullmatch(target) or b":" not in target:
             raise ProtocolViolation("CONNECT needs host:port")
-        request.path, request.query = "", ""
-    elif target == b"*" and request.method == "OPTIONS":
-        request.path, request.query = "*", ""
-    else:
-        _absolute(request, target, host)
+        return "", ""
+    if target[0] == 0x2F:   # "/": the usual origin form
+        path, _, query = target.decode("ascii").partition("?")
+        return path, query
+    return ("*", "") if target == b"*" and method == b"OPTIONS" else _absolute(target, host)
 
 
-@lru_cache(maxsize=1024)
-def _is_host(host: bytes) -> bool:
-    return _HOST.fullmatch(host) is not None
-
-
-def _absolute(request: Request, target: bytes, host: bytes | None) -> None:
+def _absolute(target: bytes, host: bytes | None) -> tuple[str, str]:
     match = _ABSOLUTE.fullmatch(target)
-    if match is None or request.method == "CONNECT":
+    if match is None:
         raise ProtocolViolation("malformed request target")
-    if host is not None and match[1].lower() != host.lower():
+    if host is not None and match[1].lower() != host.strip(b" \t").lower():
         raise ProtocolViolation("the target and Host name different authorities")
-    request.path, _, request.query = match[2].decode("ascii").partition("?")
-    request.path = request.path or "/"
+    path, _, query = match[2].decode("ascii").partition("?")
+    return path or "/", query
 
 
 class ResponseHead(NamedTuple):
@@ -196,24 +215,32 @@ class ResponseHead(NamedTuple):
 
 def response_head(head: bytes, limits: ClientLimits, *, to_head: bool) -> ResponseHead:
     """The head of an answer; `to_head` says that the request was a HEAD and no body follows."""
+    read = _read_response(head) if len(head) > REMEMBERED_BYTES else _remembered_response(head)
+    status, length, keep_alive, raw, index, block = read
+    if len(raw) > limits.header_count:
+        raise BadResponse("too many header fields")
+    if to_head or status < 200 or status in (204, 304):
+        length = 0
+    return ResponseHead(status, Headers.parsed(raw, index, block), length, length != UNTIL_CLOSE and keep_alive)
+
+
+def _read_response(head: bytes) -> tuple[int, int, bool, list[RawHeader], dict[bytes, bytes], bytes]:
     match = _RESPONSE.fullmatch(head)
     if match is None:
         raise BadResponse("malformed response head")
-    status, http10 = int(match[2]), match[1] == b"0"
+    http10 = match[1] == b"0"
     try:
-        headers = _parse(httptools.HttpResponseParser, head, limits.header_count)
-        length = _response_length(headers, http10)
+        raw, index = _parse(httptools.HttpResponseParser, head)
+        length = _response_length(index, http10)
     except ProtocolViolation as error:
         raise BadResponse(str(error)) from None
-    if to_head or status < 200 or status in (204, 304):
-        length = 0
-    return ResponseHead(status, headers, length, length != UNTIL_CLOSE and _keep_alive(headers, http10))
+    return int(match[2]), length, _keep_alive(index, raw, http10), raw, index, head[head.find(b"\n") + 1:-2]
 
 
-def _response_length(headers: Headers, http10: bool) -> int:
-    index = headers.index
+_remembered_response = lru_cache(maxsize=REMEMBERED)(_read_response)
+
+
+def _response_length(index: dict[bytes, bytes], http10: bool) -> int:
     if b"transfer-encoding" not in index and b"content-length" not in index:
         return UNTIL_CLOSE
-    return _request_length(headers, http10)
-
-
+    return _request_length(index, http10)
