@@ -1,15 +1,17 @@
 """Our downloads beside `kserve-storage`: 1 GB over HTTP and S3, and 500 files of 1 MB, from a loopback server that sends by `sendfile`.
 
-usage: python -m bench.storage [--rounds 3] [--size 1024] [--json FILE]
+usage: python -m bench.storage [--rounds 3] [--size 1024] [--only WORDS] [--json FILE]
 
 Both take turns; the median counts. The time is that of the download alone, after imports; both write to memory
-(/dev/shm), both check what the other checks (no checksum, unless the row says so). Peak memory is the downloading
-process's own.
+(/dev/shm) unless the row says disk, where neither flushes. Both check the same: no checksum, or in the row with one, MD5 (which
+`kserve-storage` never compares, so there the file is hashed by `hashlib` after it). Peak memory is the downloading process's own.
 """
 import argparse
 import json
 import os
 import shutil
+import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from pathlib import Path
 from bench import peers
 
 from tests.kit.processes import free_ports
+from tests.unit.http.certificates import Authority
 
 MEGABYTE = 1 << 20
 OURS = """
@@ -35,12 +38,16 @@ before, began = time.process_time(), time.monotonic()
 download(sys.argv[1], sys.argv[2], None, TransferSettings(verify=os.environ.get("VERIFY") == "1"), output=io.StringIO())
 """
 THEIRS = """
-import sys, time, logging
+import hashlib, logging, os, sys, time
 from pathlib import Path
 from kserve_storage import Storage
 logging.disable(logging.CRITICAL)
 before, began = time.process_time(), time.monotonic()
 Storage.download(sys.argv[1], sys.argv[2])
+if os.environ["VERIFY"] == "1":
+    for path in Path(sys.argv[2]).iterdir():
+        with path.open("rb") as file:
+            hashlib.file_digest(file, "md5").hexdigest()
 """
 TELL = """
 import resource
@@ -49,6 +56,8 @@ used = sum(part.ru_utime + part.ru_stime for part in map(resource.getrusage, (re
 peak = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
 print(spent, used, peak / 1024)
 """
+
+
 @dataclass
 class Work:
     name: str
@@ -56,6 +65,7 @@ class Work:
     etag: str = "plain"            # plain: no checksum can be read from it; md5: it is one
     verify: bool = False
     disk: bool = False
+    tls: bool = False
     seconds: dict[str, list[float]] = field(default_factory=dict)
     cpu: dict[str, list[float]] = field(default_factory=dict)
     peaks: dict[str, list[float]] = field(default_factory=dict)
@@ -66,6 +76,7 @@ def works(port: int) -> list[Work]:
     return [
         Work("1 file over HTTP", large), Work("1 file over S3", "s3://large/model.bin"), Work("500 files of 1 MB over S3", "s3://many"),
         Work("1 file over S3, checksum", "s3://large/model.bin", etag="md5", verify=True),
+        Work("1 file over HTTPS", large.replace("http:", "https:"), tls=True),
         Work("1 file over HTTP, to disk", large, disk=True),
     ]
 
@@ -81,21 +92,40 @@ def fill(folder: Path, megabytes: int) -> None:
         (folder / "many" / f"file-{number:03}.bin").write_bytes(block)
 
 
+def certify(folder: Path) -> None:
+    """An authority that both sides are told of, and a server that it vouches for."""
+    pair = Authority(folder).issue("server", "127.0.0.1")
+    (folder / "key").write_bytes(pair[1].read_bytes())
+    (folder / "cabundle.crt").write_bytes(pair[0].read_bytes() + (folder / "ca.crt").read_bytes())
+
+
 @contextmanager
-def server(folder: Path, port: int, etag: str) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.storage_server", folder, str(port), etag])
-    time.sleep(0.5)
+def server(folder: Path, port: int, work: Work, certificates: Path) -> Iterator[None]:
+    words = [sys.executable, "-m", "bench.storage_server", folder, str(port), work.etag, *([certificates] if work.tls else [])]
+    process = subprocess.Popen(words, start_new_session=True)
     try:
+        wait_for(port)
         yield
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def timed(python: Path, script: str, work: Work, port: int, where: Path) -> list[float]:
+def wait_for(port: int) -> None:
+    for _ in range(600):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    raise SystemExit("the server does not start")
+
+
+def timed(python: Path, script: str, work: Work, port: int, where: Path, certificates: Path) -> list[float]:
     """Seconds, CPU seconds (worker processes included) and peak MB of one download."""
     environment = {**os.environ, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
-                   "AWS_DEFAULT_REGION": "us-east-1", "VERIFY": str(int(work.verify))}
+                   "AWS_DEFAULT_REGION": "us-east-1", "VERIFY": str(int(work.verify)),
+                   "REQUESTS_CA_BUNDLE": str(certificates / "cabundle.crt")}
     target = Path(tempfile.mkdtemp(dir=where))
     try:
         told = subprocess.run([python, "-c", script + TELL, work.uri, target], env=environment, capture_output=True, text=True, check=False)
@@ -120,20 +150,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=1024, help="MB of the large file")
+    parser.add_argument("--only", default="", help="rows whose name has these words")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
     theirs = peers.environment(peers.KSERVE_STORAGE)
     programs = {"ours": (Path(sys.executable), OURS), **({"theirs": (theirs, THEIRS)} if theirs else {})}
     [port] = free_ports(1)
-    all_works = works(port)
-    with tempfile.TemporaryDirectory(dir=memory) as name:
+    all_works = [work for work in works(port) if args.only in work.name]
+    with tempfile.TemporaryDirectory(dir=memory) as name, tempfile.TemporaryDirectory() as certificates:
         fill(Path(name), args.size)
+        certify(Path(certificates))
         for _ in range(args.rounds):
             for work in all_works:
-                with server(Path(name), port, work.etag):
+                with server(Path(name), port, work, Path(certificates)):
                     for who, (python, script) in programs.items():
-                        figures = timed(python, script, work, port, disk if work.disk else memory)
+                        figures = timed(python, script, work, port, disk if work.disk else memory, Path(certificates))
                         for column, figure in zip((work.seconds, work.cpu, work.peaks), figures, strict=True):
                             column.setdefault(who, []).append(figure)
     print(table(all_works))

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
@@ -34,7 +35,9 @@ class Trust:
     ca_file: str = ""
     verify: bool = True
 
+    @cached_property
     def context(self) -> ssl.SSLContext:
+        """Made once, as reading every authority of the system takes longer than many a download; threads share it."""
         context = ssl.create_default_context()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.ca_file:
@@ -98,7 +101,6 @@ class Connections:
     def __init__(self, trust: Trust | None = None, timeout: float = 30.0, idle: Idle = nothing) -> None:
         self._trust, self._timeout, self._idle = trust or Trust(), timeout, idle
         self._open: dict[tuple[str, str], Wire] = {}
-        self._context: ssl.SSLContext | None = None
 
     def get(self, url: str, headers: Mapping[str, str] = {}, authorize: Authorize = no_credentials,
             accept: tuple[int, ...] = (200, 206)) -> Response:
@@ -169,9 +171,8 @@ class Connections:
             if parts.scheme == "https":
                 if proxy:
                     _tunnel(sock, self._timeout, host, port, proxy)
-                self._context = self._context or self._trust.context()
                 sock.settimeout(self._timeout)
-                sock = self._context.wrap_socket(sock, server_hostname=host)
+                sock = self._trust.context.wrap_socket(sock, server_hostname=host)
             return Wire(sock, self._timeout, self._idle)
         except BaseException:
             sock.close()

@@ -12,10 +12,12 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 HEAD_BYTES = 64 << 10
 TICK_SECONDS = 1.0
 _AT_ONCE = 16 << 10
+_RECORD, _RECORDS = 16 << 10, 256 << 10   # TLS gives one record at a time: after a full one the next is tried at once
 _STATUS = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})(?:[;\t ].*)?\r\n", re.DOTALL)
@@ -69,7 +71,14 @@ class Wire:
 
     def receive(self, view: memoryview, flags: int = 0) -> int:
         """At least one byte, 0 at the end of the connection; TooLate if none comes in time."""
-        return self.patient(lambda: self.socket.recv_into(view, len(view), flags) if self.plain else self.socket.recv_into(view))
+        if self.plain:
+            return self.patient(lambda: self.socket.recv_into(view, len(view), flags))
+        filled = count = self.patient(lambda: self.socket.recv_into(view))
+        limit = min(len(view), _RECORDS) if flags else 0
+        with suppress(BlockingIOError, TimeoutError):   # what there is will do
+            while count == _RECORD and filled < limit:
+                filled += (count := self.socket.recv_into(view[filled:]))
+        return filled
 
     def patient(self, take: Callable[[], int]) -> int:
         """What `take` returns, tried again tick by tick for the whole of the time."""
