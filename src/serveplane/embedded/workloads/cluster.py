@@ -22,14 +22,15 @@ DEPLOYMENT = Kind("apps/v1", "Deployment")
 REPLICA_SET = Kind("apps/v1", "ReplicaSet")
 STATEFUL_SET = Kind("apps/v1", "StatefulSet")
 DAEMON_SET = Kind("apps/v1", "DaemonSet")
+CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision")
 JOB = Kind("batch/v1", "Job")
 CRON_JOB = Kind("batch/v1", "CronJob")
 AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler")
 ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice")
 
 MANAGER = "kube-controller-manager"
-WHOLE = (POD, NODE, SERVICE, NAMESPACE, CLAIM, VOLUME, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET, JOB, CRON_JOB,
-         AUTOSCALER, ENDPOINT_SLICE)
+WHOLE = (POD, NODE, SERVICE, NAMESPACE, CLAIM, VOLUME, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET,
+         CONTROLLER_REVISION, JOB, CRON_JOB, AUTOSCALER, ENDPOINT_SLICE)
 PARTS = {ACCOUNT: "default", CONFIG_MAP: "kube-root-ca.crt"}   # of these kinds only objects of one name are kept
 Recorder = Callable[[Json, str, str, str], None]   # object, type, reason, message
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from serveplane.embedded.workloads.cluster import DAEMON_SET, NODE, POD, Cluster
 from serveplane.embedded.workloads.fitting import matches_selectors, untolerated_taint
 from serveplane.embedded.workloads.pods import is_active, is_over, is_ready, pod_from_template, template_hash
+from serveplane.embedded.workloads.revisions import keep_history
 from serveplane.embedded.workloads.rollout import share
 from serveplane.kube.controller import Controller
 from serveplane.kube.kind import Key, is_being_deleted
@@ -102,6 +103,7 @@ class DaemonSets:
         nodes = {node["metadata"]["name"] for node in self._cluster.informer(NODE).list() if wants(daemon_set, node)}
         pods = self._cluster.owned(POD, daemon_set)
         revision = template_hash(daemon_set["spec"]["template"])
+        await keep_history(self._cluster, daemon_set)
         for pod in [pod for pod in pods if self._is_surplus(pod, nodes, pods)]:
             await self._cluster.delete(pod)
         for pod in outdated(daemon_set, pods, revision, len(nodes)):

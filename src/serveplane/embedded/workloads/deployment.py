@@ -12,6 +12,7 @@ from serveplane.objects import Json
 from serveplane.objects.conditions import condition, with_condition
 
 HASH = "pod-template-hash"
+LOOK_FOR_THE_LAST = timedelta(seconds=0.3)
 REVISION = "deployment.kubernetes.io/revision"
 COPIED = ("deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas", REVISION,
           "kubectl.kubernetes.io/last-applied-configuration")
@@ -43,17 +44,21 @@ def revision(obj: Json) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def copied_annotations(deployment: Json) -> Json:
+    """What a current set tells of its Deployment, such as the reason of the change that `kubectl rollout history` shows."""
+    return {name: value for name, value in (deployment["metadata"].get("annotations") or {}).items() if name not in COPIED}
+
+
 def new_replica_set(deployment: Json, number: int, collisions: int) -> Json:
     spec, metadata = deployment["spec"], deployment["metadata"]
     mark = template_hash({"template": _normal(spec["template"]), "collisions": collisions})
     template_meta = spec["template"].get("metadata") or {}
     labels = {**(template_meta.get("labels") or {}), HASH: mark}
     selector = spec["selector"]
-    annotations = {name: value for name, value in (metadata.get("annotations") or {}).items() if name not in COPIED}
     return {
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {"name": f"{metadata['name']}-{mark}", "namespace": metadata["namespace"], "labels": labels,
-                     "annotations": {**annotations, REVISION: str(number)},
+                     "annotations": {**copied_annotations(deployment), REVISION: str(number)},
                      "ownerReferences": [controller_reference(deployment)]},
         "spec": {"replicas": 0, "minReadySeconds": spec.get("minReadySeconds") or 0,
                  "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: mark}},
@@ -177,9 +182,10 @@ class Deployments:
         sets = self._cluster.owned(REPLICA_SET, deployment)
         new = current_set(deployment, sets) or await self._make(deployment, sets)
         new = await self._revised(deployment, new, sets)
-        await self._move(deployment, new)
+        waits = await self._move(deployment, new)
         await self._tidy(deployment, new)
-        return await self._tell(deployment, new)
+        later = await self._tell(deployment, new)
+        return LOOK_FOR_THE_LAST if waits else later
 
     async def _make(self, deployment: Json, sets: list[Json]) -> Json:
         number = max(map(revision, sets), default=0) + 1
@@ -192,8 +198,8 @@ class Deployments:
         """A set that becomes current again (a roll-back) gets the highest number; the Deployment shows it."""
         others = [revision(one) for one in sets if one["metadata"]["uid"] != new["metadata"]["uid"]]
         number = max(revision(new), max(others, default=0) + 1)
-        if revision(new) != number:
-            annotations = {**(new["metadata"].get("annotations") or {}), REVISION: str(number)}
+        annotations = {**(new["metadata"].get("annotations") or {}), **copied_annotations(deployment), REVISION: str(number)}
+        if annotations != new["metadata"].get("annotations"):
             new = await self._cluster.update({**new, "metadata": {**new["metadata"], "annotations": annotations}})
         if revision(deployment) != number:
             key = deployment["metadata"]
@@ -203,7 +209,8 @@ class Deployments:
             deployment["metadata"] = changed["metadata"]
         return new
 
-    async def _move(self, deployment: Json, new: Json) -> None:
+    async def _move(self, deployment: Json, new: Json) -> bool:
+        """Scale the sets one step on; whether the last pods of old sets are waited for, whose end no set tells of."""
         sets = self._cluster.owned(REPLICA_SET, deployment)
         fresh = next((one for one in sets if one["metadata"]["uid"] == new["metadata"]["uid"]), new)
         old = [one for one in sets if one["metadata"]["uid"] != new["metadata"]["uid"]]
@@ -215,6 +222,8 @@ class Deployments:
             self._cluster.record(deployment, "Normal", "ScalingReplicaSet",
                                  f"Scaled {'up' if replicas > was else 'down'} replica set {name} "
                                  f"from {was} to {replicas}")
+        recreates = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
+        return recreates and pods > 0
 
     async def _tidy(self, deployment: Json, new: Json) -> None:
         """Old sets beyond the history limit go once they are empty."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from serveplane.embedded.workloads.cluster import POD, STATEFUL_SET, Cluster
-from serveplane.embedded.workloads.pods import is_over, is_ready, pod_from_template, template_hash
+from serveplane.embedded.workloads.pods import is_over, is_ready, pod_from_template
+from serveplane.embedded.workloads.revisions import keep_history, revision_name
 from serveplane.kube.controller import Controller
 from serveplane.kube.errors import AlreadyExists
 from serveplane.kube.kind import Key, is_being_deleted
@@ -19,10 +20,6 @@ NAME, INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-inde
 class Step:
     make: tuple[int, ...] = ()
     delete: tuple[str, ...] = ()
-
-
-def revision(stateful_set: Json) -> str:
-    return f"{stateful_set['metadata']['name']}-{template_hash(stateful_set['spec']['template'])}"
 
 
 def ordinals(stateful_set: Json) -> range:
@@ -145,7 +142,8 @@ class StatefulSets:
         stateful_set = self._cluster.informer(STATEFUL_SET).get(*key)
         if stateful_set is None or is_being_deleted(stateful_set):
             return None
-        target = revision(stateful_set)
+        target = revision_name(stateful_set)
+        await keep_history(self._cluster, stateful_set)
         pods = self._cluster.owned(POD, stateful_set)
         step = decide(stateful_set, pods, target)
         for number in step.make:
