@@ -152,6 +152,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ACCESS = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _VERSION = re.compile(r"\(\d+\)")
+_CHANGES = re.compile(r"((?:pod updates may not change|spec is immutable after creation)[^\n]*)\n.*", re.DOTALL)
+_AGE = re.compile(r"^\d+s$")
 _GENERATED = re.compile(r"(gen-|Bad_)[a-z0-9]{5}")
 _ADDRESS = re.compile(r"10\.\d+\.\d+\.\d+")
 REPLACED: dict[str, str] = {
@@ -172,6 +174,8 @@ PATTERNS = (
     (_ADDRESS, "<address>"),
     (_VERSION, "(<version>)"),
     (_GENERATED, r"\1<letters>"),
+    (_CHANGES, r"\1"),
+    (_AGE, "<age>"),
 )
 
 

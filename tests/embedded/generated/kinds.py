@@ -159,7 +159,7 @@ def workload(**spec: Values) -> SearchStrategy[Json]:
             "spec": st.one_of(simple_pod, templates_spec),
         }
     )
-    chosen = rarely(st.just({"matchLabels": {"app": "a"}}), selector_terms)
+    chosen = rarely(st.just({"matchLabels": {"app": "a"}}), some(matchLabels=labels))
     return some({"spec": some({"selector": chosen, "template": template}, **spec)})
 
 
@@ -204,13 +204,9 @@ service_ports = members(
 service_spec = some(
     {"ports": service_ports},
     selector=labels,
-    type=rarely(one("ClusterIP", "NodePort", "LoadBalancer"), one("ExternalName", "Wrong")),
+    type=one("ClusterIP", "NodePort", "LoadBalancer"),
     sessionAffinity=one("None", "ClientIP"),
-    clusterIP=one("None", ""),
-    externalTrafficPolicy=one("Local", "Cluster"),
     publishNotReadyAddresses=st.booleans(),
-    externalName=one("example.com"),
-    ipFamilyPolicy=one("SingleStack", "PreferDualStack", "RequireDualStack"),
     internalTrafficPolicy=one("Local", "Cluster"),
 )
 metric = one(
@@ -399,7 +395,7 @@ KINDS = (
         some(
             subsets=st.lists(
                 some(
-                    addresses=st.lists(one({"ip": "1.2.3.4"}, {"ip": "127.0.0.1"}, {"ip": "x"}), max_size=2),
+                    addresses=st.lists(one({"ip": "1.2.3.4"}, {"ip": "1.2.3.5"}), max_size=2),
                     ports=members("port", (80, 81), name=one("http", "grpc")),
                 ),
                 max_size=2,
@@ -551,7 +547,6 @@ KINDS = (
             {
                 "spec": some(
                     minAvailable=one(1, "50%", -1, "x"),
-                    maxUnavailable=one(1),
                     selector=selector_terms,
                     unhealthyPodEvictionPolicy=one("AlwaysAllow", "X"),
                 )
@@ -602,7 +597,7 @@ KINDS = (
                 "addressType": rarely(one("IPv4", "IPv6"), one("X", "")),
                 "endpoints": st.lists(
                     some(
-                        {"addresses": one(["1.2.3.4"], ["::1"], ["x"], [])},
+                        {"addresses": one(["1.2.3.4"], ["2001:db8::1"], ["x"], [])},
                         conditions=some(ready=st.booleans()),
                         hostname=one("h", "Bad Host"),
                     ),

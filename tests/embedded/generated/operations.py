@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tests.embedded.generated.kinds import KEYS, KINDS, Json, Kind, Values, labels, odd_labels, one, rarely, some
+from tests.embedded.generated.kinds import KINDS, Json, Kind, labels, odd_labels, one, rarely, some
 from tests.embedded.servers import APPLY, JSON_PATCH, MERGE, STRATEGIC
 
 NAMES = ("a", "b", "c")
@@ -53,7 +53,7 @@ metadata = some(
     labels=odd_labels,
     annotations=rarely(labels, one({"Bad Key!": "x"}, {"a": 1})),
     finalizers=rarely(
-        one([], ["example.com/f"], ["example.com/f", "example.com/g"]), one(["unqualified"], ["orphan"], ["bad name!"])
+        one([], ["example.com/f"], ["example.com/f", "example.com/g"]), one(["orphan"], ["foregroundDeletion"])
     ),
     ownerReferences=owners,
 )
@@ -67,15 +67,10 @@ write_options = rarely(
         fieldManager=rarely(one(*MANAGERS), one("m" * 129, "bad\nname")),
     ),
 )
-forms = rarely(
-    st.just("application/json"),
-    one(
-        "application/json;as=Table;v=v1;g=meta.k8s.io",
-        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-        "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-        "text/plain",
-    ),
-)
+TABLE, METADATA = "application/json;as=Table;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadata{};v=v1;g=meta.k8s.io"
+forms = rarely(st.just("application/json"), one(TABLE, METADATA.format("")))
+list_forms = rarely(st.just("application/json"), one(TABLE, METADATA.format("List")))
+watch_forms = rarely(st.just("application/json"), one(METADATA.format("")))
 
 
 @st.composite
@@ -100,6 +95,10 @@ def objects(draw: st.DrawFn, kind: Kind, name: str) -> Json:
                 )
             ),
         }
+    if kind.plural == "jobs":  # the real server adds labels to a Job without any when it is first written again
+        value["metadata"].setdefault("labels", {})
+        if value["metadata"]["labels"] == {}:
+            value["metadata"]["labels"] = {"k": "x"}
     return value
 
 
@@ -271,7 +270,7 @@ def _list(draw: st.DrawFn, kind: Kind, name: str) -> Operation:
             resourceVersionMatch=rarely(one("Exact", "NotOlderThan"), st.just("Roughly")),
         )
     )
-    return Operation("list", kind, query=query, accept=draw(forms))
+    return Operation("list", kind, query=query, accept=draw(list_forms))
 
 
 def _watch(draw: st.DrawFn, kind: Kind, name: str) -> Operation:
@@ -285,7 +284,7 @@ def _watch(draw: st.DrawFn, kind: Kind, name: str) -> Operation:
             allowWatchBookmarks=one("true"),
         )
     )
-    return Operation("watch", kind, query=query, accept=draw(forms))
+    return Operation("watch", kind, query=query, accept=draw(watch_forms))
 
 
 def _delete_collection(draw: st.DrawFn, kind: Kind, name: str) -> Operation:

@@ -69,7 +69,7 @@ class Options:
         if propagation and orphan is not None:
             cause = errors.Cause(
                 "FieldValueInvalid",
-                'Invalid value: "{}": orphanDependents and deletionPropagation cannot be both set',
+                f'Invalid value: "{propagation}": orphanDependents and deletionPropagation cannot be both set',
                 "propagationPolicy",
             )
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
@@ -113,8 +113,7 @@ class Deleting:
 
     async def delete(self, core: "Core", request: Request, resource: Resource) -> Answer:
         options = Options.of(request)
-        if resource.bucket == "jobs.batch" and not options.propagation:
-            request.warnings.append(JOB_WARNING)
+        _warn(request, resource, options)
         for _ in range(5):
             record = found(core, resource, request.target.namespace, request.target.name)
             try:
@@ -172,6 +171,7 @@ class Deleting:
 
     async def delete_collection(self, core: "Core", request: Request, resource: Resource) -> Answer:
         options, chosen = Options.of(request), selection(request, resource)
+        _warn(request, resource, options)
         form = representation.negotiated(request.headers, core.clock)
         gone: list[bytes] = []
         for record in list(core.store.records(resource.bucket, chosen.namespace)):
@@ -192,6 +192,11 @@ class Deleting:
                 return
             except Conflict:
                 current = core.store.get(resource.bucket, record.key)
+
+
+def _warn(request: Request, resource: Resource, options: Options) -> None:
+    if resource.bucket == "jobs.batch" and not options.propagation:
+        request.warnings.append(JOB_WARNING)
 
 
 def _namespace_content(resource: Resource, value: Json) -> bool:

@@ -7,7 +7,7 @@ from serveplane.embedded.apiserver.incoming import check_type, report, understoo
 from serveplane.embedded.apiserver.kinds import codec
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.writing import CREATED_BY_UPDATE, change, create_value, now, shown
+from serveplane.embedded.apiserver.writing import CREATED_BY_UPDATE, change, check_name, create_value, now, shown
 from serveplane.embedded.store import Key
 from serveplane.objects import Json, jsonpatch, strategic
 
@@ -80,14 +80,9 @@ def _checked(core: "Core", request: Request, resource: Resource, live: Json, val
     check_type(value, resource)
     problems: list[str] = []
     value = understood(core, request, resource, value, problems)
-    for field in ("name", "namespace"):
-        if value["metadata"].get(field, "") != live["metadata"].get(field, ""):
-            at = errors.Cause(
-                "FieldValueInvalid",
-                f'Invalid value: "{value["metadata"].get(field, "")}": field is immutable',
-                f"metadata.{field}",
-            )
-            raise errors.invalid(resource.kind, resource.group, live["metadata"]["name"], [at])
+    if value["metadata"].get("namespace", "") not in ("", live["metadata"].get("namespace", "")):
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    check_name(value, live["metadata"]["name"])
     return value
 
 
@@ -116,7 +111,7 @@ async def _apply(core: "Core", request: Request, resource: Resource, subresource
             core.kinds.empty(resource),
         )
         merged = _converted(core, request, resource, merged, config)
-        merged["metadata"]["managedFields"] = entries
+        _record(merged, entries)
         for precondition in ("resourceVersion", "uid"):
             if config["metadata"].get(precondition):
                 merged["metadata"][precondition] = config["metadata"][precondition]
@@ -140,9 +135,16 @@ async def _apply_new(
         {}, core.kinds.reachable(resource, config, subresource), writer, resource.shape, True
     )
     value = _converted(core, request, resource, config, config)
-    value["metadata"]["managedFields"] = entries
+    _record(value, entries)
     data = await create_value(core, request, resource, value, applied=True)
     return Answer(201, await shown(core, request, resource, data))
+
+
+def _record(value: Json, entries: list[Json]) -> None:
+    """Who owns what; somebody who says nothing owns nothing, and is not mentioned."""
+    value["metadata"].pop("managedFields", None)
+    if entries:
+        value["metadata"]["managedFields"] = entries
 
 
 def _converted(core: "Core", request: Request, resource: Resource, value: Json, config: Json) -> Json:

@@ -50,6 +50,7 @@ async def get(core: "Core", request: Request, resource: Resource) -> Answer:
 
 async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
     form = representation.negotiated(request.headers, core.clock)
+    request.number("limit")
     chosen = selection(request, resource)
     records, metadata = _page(core, request, resource, chosen)
     items: Iterable[bytes] = [record.data for record in records]

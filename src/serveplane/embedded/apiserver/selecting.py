@@ -27,6 +27,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     ),
     "events": (*_INVOLVED, "reason", "reportingComponent", "source", "type"),
     "secrets": ("type",),
+    "services": ("spec.clusterIP", "spec.type"),
     "namespaces": ("status.phase",),
     "nodes": ("spec.unschedulable",),
     "replicationcontrollers": ("status.replicas",),

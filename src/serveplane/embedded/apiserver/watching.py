@@ -137,8 +137,10 @@ class Watch:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         if self._resource.custom is None and not initial_end:
             metadata["creationTimestamp"] = None
-        empty = self._core.kinds.empty(self._resource)
+        empty = {key: item or (None if item == [] else item) for key, item in self._core.kinds.empty(self._resource).items()}
         value = {**empty, "kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": metadata}
+        if self._form.kind == representation.METADATA:
+            value = representation.partial(value, self._form)
         return frame("BOOKMARK", errors.encoded(value))
 
     def _too_old(self) -> bytes:

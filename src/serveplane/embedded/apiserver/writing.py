@@ -80,10 +80,9 @@ async def create_value(core: "Core", request: Request, resource: Resource, value
     if not applied:
         metadata.pop("managedFields", None)
         own(core, request, resource, value, {}, "")
-    generated = "name" not in metadata and metadata.get("generateName")
-    core.kinds.begin(core, resource, value, request)
-    if generated:
+    if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"][: NAME_LENGTH - 5] + core.clock.letters(5)
+    core.kinds.begin(core, resource, value, request)
     write = Write(request, resource, value, {}, applied=applied)
     await core.admit(write)
     core.kinds.check_create(core, write)
@@ -165,6 +164,7 @@ async def update(core: "Core", request: Request, resource: Resource, subresource
         core.authorize_create(request)
         if value["metadata"].get("uid"):
             raise _other_uid(resource, value["metadata"], name, "")
+        value["metadata"].pop("resourceVersion", None)
         return Answer(201, await shown(core, request, resource, await create_value(core, request, resource, value)))
 
     if not value["metadata"].get("resourceVersion") and (resource.custom or resource.bucket in GUARDED):
@@ -249,15 +249,23 @@ def _check_preconditions(resource: Resource, live: Json, wanted: Json) -> None:
     uid = metadata.get("uid")
     if uid and uid != live["metadata"]["uid"]:
         raise _other_uid(resource, metadata, name, live["metadata"]["uid"])
-    version = metadata.get("resourceVersion")
+    version = _seen_version(metadata)
     if version and version != live["metadata"]["resourceVersion"]:
         raise errors.conflict(resource.plural, resource.group, name)
+
+
+def _seen_version(metadata: Json) -> str:
+    """The version that the client insists on; zero is how Go writes that there is none."""
+    version = metadata.get("resourceVersion") or ""
+    if version and not (version.isascii() and version.isdigit()):
+        raise errors.Refusal(500, "", f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    return "" if version == "0" else version
 
 
 def _other_uid(resource: Resource, metadata: Json, name: str, live_uid: str) -> errors.Refusal:
     group = f"{resource.group}/" if resource.custom else ""
     plural = STORED_AS.get(resource.bucket, resource.plural)
-    place = f"/registry/{group}{plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
+    place = f"{'' if resource.bucket == 'events' else '/registry'}/{group}{plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
     told = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {live_uid}"
     why = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {told}"
     return errors.conflict(resource.plural, resource.group, name, why)

@@ -223,7 +223,7 @@ def _format(name: str, schema: Json) -> Check:
         wrong_text = test is not None and isinstance(value, str) and not test(value)
         wrong_number = limits is not None and isinstance(value, int) and not limits[0] <= value <= limits[1]
         if wrong_text or wrong_number:
-            yield _invalid(value, path, f"must be of type {name}: {shown(value)}")
+            yield _invalid(value, path, f"must be of type {name}: {shown(value)}")._replace(reason="FieldValueTypeInvalid")
 
     return check
 

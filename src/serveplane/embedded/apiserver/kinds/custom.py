@@ -99,6 +99,8 @@ def _scale_problems(write: "Write") -> Iterator[Cause]:
                     f"Invalid value: 0: {path} accessor error: {found} is of the type {kind}, expected int64",
                     path,
                 )
+            elif found is not None and found < 0:
+                yield Cause("FieldValueInvalid", f"Invalid value: {found}: should be a non-negative integer", path)
 
 
 def _without_nulls(value: Json, node: "Node") -> Json:

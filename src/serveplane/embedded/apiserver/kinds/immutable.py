@@ -18,6 +18,7 @@ PATHS: dict[str, tuple[str, ...]] = {
     "runtimeclasses.node.k8s.io": ("handler",),
     "endpointslices.discovery.k8s.io": ("addressType",),
     "ingressclasses.networking.k8s.io": ("spec.controller",),
+    "priorityclasses.scheduling.k8s.io": ("preemptionPolicy",),
 }
 STATEFUL_SET = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
@@ -104,7 +105,8 @@ def _service(value: Json, live: Json) -> Iterator[Cause]:
 def _binding(value: Json, live: Json) -> Iterator[Cause]:
     if value.get("roleRef") != live.get("roleRef"):
         role = value["roleRef"]
-        shown = f'rbac.RoleRef{{APIGroup:"{role.get("apiGroup", "")}", Kind:"{role.get("kind", "")}", Name:"{role.get("name", "")}"}}'
+        named = {"APIGroup": role.get("apiGroup", ""), "Kind": role.get("kind", ""), "Name": role.get("name", "")}
+        shown = msgspec.json.encode(named).decode()
         yield Cause("FieldValueInvalid", f"Invalid value: {shown}: cannot change roleRef", "roleRef")
 
 
@@ -112,6 +114,11 @@ def _storage_class(value: Json, live: Json) -> Iterator[Cause]:
     for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         if value.get(field) != live.get(field):
             yield _forbidden(field, f"updates to {field} are forbidden.")
+
+
+def _priority(value: Json, live: Json) -> Iterator[Cause]:
+    if value.get("value") != live.get("value"):
+        yield _forbidden("value", "may not be changed in an update.")
 
 
 def _claim(value: Json, live: Json) -> Iterator[Cause]:
@@ -163,4 +170,5 @@ _SPECIAL = {
     "clusterrolebindings.rbac.authorization.k8s.io": _binding,
     "storageclasses.storage.k8s.io": _storage_class,
     "persistentvolumeclaims": _claim,
+    "priorityclasses.scheduling.k8s.io": _priority,
 }

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from serveplane.embedded.apiserver.errors import Cause
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json, names
@@ -21,6 +23,7 @@ LABEL_1035 = (
     "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 QUALIFIED, LABEL_VALUE = names.QUALIFIED_NAME_RULE, names.LABEL_VALUE_RULE
+OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 ANNOTATION_BYTES = 256 * 1024
 PATH_NAMES = frozenset({"roles", "clusterroles", "rolebindings", "clusterrolebindings"})
 LABEL_NAMES = frozenset({"namespaces"})
@@ -92,11 +95,14 @@ def _owners(owners: Any) -> Iterator[Cause]:
                 yield invalid(
                     f"{at}.{field}",
                     owner.get(field, ""),
-                    f"{'version' if field == 'apiVersion' else field} must not be empty",
+                    "version must not be empty" if field == "apiVersion" else "must not be empty",
                 )
         controllers += bool(owner.get("controller"))
     if controllers > 1:
-        yield invalid("metadata.ownerReferences", "", "Only one reference can have Controller set to true")
+        first, second, *_ = [f"{owner.get('kind', '')}/{owner.get('name', '')}" for owner in owners if owner.get("controller")]
+        told = f'Only one reference can have Controller set to true. Found "true" in references for {first} and {second}'
+        shown = msgspec.json.encode([{key: owner[key] for key in OWNER_FIELDS if key in owner} for owner in owners]).decode()
+        yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {told}", "metadata.ownerReferences")
 
 
 def check_metadata_update(metadata: Json, live: Json) -> Iterator[Cause]:

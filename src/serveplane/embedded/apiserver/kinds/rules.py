@@ -4,169 +4,36 @@ Types and unknown fields are the codec's business; what may not change is in `im
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
+
+import msgspec
 
 from serveplane.embedded.apiserver.errors import Cause
-from serveplane.embedded.apiserver.kinds.metadata import LABEL, check_labels, invalid
-from serveplane.objects import Json, names
+from serveplane.embedded.apiserver.kinds import network_rules, pod_rules
+from serveplane.embedded.apiserver.kinds.checking import (
+    Rule,
+    at,
+    dns_label,
+    enum,
+    missing,
+    not_negative,
+    port,
+    positive_or_percent,
+    required,
+    unique,
+    unsupported,
+)
+from serveplane.embedded.apiserver.kinds.defaults import VOLUME_SOURCES
+from serveplane.embedded.apiserver.kinds.metadata import check_labels, invalid
+from serveplane.objects import Json, names, quantity, selectors
 
-Rule = Callable[[Json, str], Iterator[Cause]]
 CONFIG_KEY = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
     "regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-PORT_NAME = "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+HIGHEST_PRIORITY = 1_000_000_000
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-PORT_RANGE = "must be between 1 and 65535, inclusive"
-NOT_NEGATIVE = "must be greater than or equal to 0"
-
-
-def at(path: str, field: str) -> str:
-    return f"{path}.{field}" if path else field
-
-
-def missing(path: str, why: str = "") -> Cause:
-    return Cause("FieldValueRequired", f"Required value: {why}" if why else "Required value", path)
-
-
-def unsupported(path: str, value: Any, known: Iterable[str]) -> Cause:
-    listed = ", ".join(f'"{one}"' for one in known)
-    return Cause("FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {listed}', path)
-
-
-def duplicate(path: str, value: Any) -> Cause:
-    return Cause("FieldValueDuplicate", f'Duplicate value: "{value}"', path)
-
-
-# --- small checks to build the table from
-
-
-def required(*fields: str, why: str = "") -> Rule:
-    def check(value: Json, path: str) -> Iterator[Cause]:
-        for field in fields:
-            if value.get(field) in (None, "", [], 0):
-                yield missing(at(path, field), why)
-
-    return check
-
-
-def enum(field: str, *known: str) -> Rule:
-    def check(value: Json, path: str) -> Iterator[Cause]:
-        found = value.get(field)
-        if found not in (None, "") and found not in known:
-            yield unsupported(at(path, field), found, known)
-
-    return check
-
-
-def not_negative(*fields: str) -> Rule:
-    def check(value: Json, path: str) -> Iterator[Cause]:
-        for field in fields:
-            if isinstance(value.get(field), int) and value[field] < 0:
-                yield invalid(at(path, field), value[field], NOT_NEGATIVE)
-
-    return check
-
-
-def port(field: str, needed: bool = True) -> Rule:
-    def check(value: Json, path: str) -> Iterator[Cause]:
-        found = value.get(field)
-        if found in (None, 0):
-            if needed:
-                yield missing(at(path, field))
-        elif isinstance(found, int) and not 0 < found < 65536:
-            yield invalid(at(path, field), found, PORT_RANGE)
-
-    return check
-
-
-def dns_label(field: str) -> Rule:
-    def check(value: Json, path: str) -> Iterator[Cause]:
-        found = value.get(field)
-        if found and not names.is_dns_label(found):
-            yield invalid(at(path, field), found, "must be no more than 63 characters" if len(found) > 63 else LABEL)
-
-    return check
-
-
-def unique(field: str, key: str) -> Rule:
-    """Members of a list have different names."""
-
-    def check(value: Json, path: str) -> Iterator[Cause]:
-        seen: set[Any] = set()
-        for index, member in enumerate(value.get(field) or ()):
-            found = member.get(key)
-            if found in seen:
-                yield duplicate(f"{at(path, field)}[{index}].{key}", found)
-            seen.add(found)
-
-    return check
-
-
-# --- checks of their own
-
-
-def _pod_spec(value: Json, path: str) -> Iterator[Cause]:
-    if not value.get("containers"):
-        yield missing(at(path, "containers"))
-    volumes = {one.get("name") for one in value.get("volumes") or ()}
-    seen: set[str] = set()
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(value.get(field) or ()):
-            here = f"{at(path, field)}[{index}]"
-            if container.get("name") in seen:
-                yield duplicate(f"{here}.name", container.get("name"))
-            seen.add(container.get("name", ""))
-            yield from _mounts(container, here, volumes)
-
-
-def _mounts(container: Json, path: str, volumes: set[Any]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, mount in enumerate(container.get("volumeMounts") or ()):
-        here = f"{path}.volumeMounts[{index}]"
-        if mount.get("name") and mount["name"] not in volumes:
-            yield Cause("FieldValueNotFound", f'Not found: "{mount["name"]}"', f"{here}.name")
-        if mount.get("mountPath") in seen:
-            yield invalid(f"{here}.mountPath", mount["mountPath"], "must be unique")
-        seen.add(mount.get("mountPath", ""))
-
-
-def _probe(value: Json, path: str) -> Iterator[Cause]:
-    handlers = [field for field in ("exec", "httpGet", "tcpSocket", "grpc") if value.get(field) is not None]
-    if not handlers:
-        yield missing(path, "must specify a handler type")
-    for field in handlers[1:]:
-        yield Cause("FieldValueForbidden", "Forbidden: may not specify more than 1 handler type", at(path, field))
-
-
-def _env(value: Json, path: str) -> Iterator[Cause]:
-    if not value.get("name"):
-        yield missing(at(path, "name"))
-    elif not all(" " <= letter <= "~" and letter != "=" for letter in value["name"]):
-        yield invalid(at(path, "name"), value["name"], ENV_NAME)
-    if value.get("value") and value.get("valueFrom"):
-        yield invalid(at(path, "valueFrom"), "", "may not be specified when `value` is not empty")
-
-
-def _service(value: Json, path: str) -> Iterator[Cause]:
-    ports = value.get("ports") or []
-    if not ports and value.get("clusterIP") != "None" and value.get("type") != "ExternalName":
-        yield missing(at(path, "ports"))
-    seen: set[Any] = set()
-    for index, one in enumerate(ports):
-        here = f"{at(path, 'ports')}[{index}]"
-        if not one.get("name") and len(ports) > 1:
-            yield missing(f"{here}.name")
-        pair = (one.get("protocol"), one.get("port"))
-        if pair in seen:
-            shown = f'"Protocol":"{pair[0]}","AppProtocol":null,"Port":{pair[1]},"TargetPort":0,"NodePort":0'
-            yield Cause("FieldValueDuplicate", f'Duplicate value: {{"Name":"",{shown}}}', here)
-        seen.add(pair)
-    yield from unique("ports", "name")({"ports": [one for one in ports if one.get("name")]}, path)
-    if value.get("type") == "ExternalName" and not value.get("externalName"):
-        yield missing(at(path, "externalName"))
 
 
 def _config_keys(*fields: str) -> Rule:
@@ -179,26 +46,29 @@ def _config_keys(*fields: str) -> Rule:
     return check
 
 
-def workload(value: Json, path: str) -> Iterator[Cause]:
+def workload(kind: str) -> Rule:
     """A selector that is there, not empty, and matches the pods it shall rule."""
-    from serveplane.objects import selectors
 
+    def check(value: Json, path: str) -> Iterator[Cause]:
+        yield from _workload(kind, value, path)
+
+    return check
+
+
+def _workload(kind: str, value: Json, path: str) -> Iterator[Cause]:
     selector = value.get("selector")
     labels = ((value.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    if not selector:
+    if selector is None:
         yield missing(at(path, "selector"))
-        if selector is None:
-            yield _unmatched(labels, path)
+        yield _unmatched(labels, path)
         return
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        yield invalid(at(path, "selector"), "{}", "empty selector is invalid for deployment")
+        yield Cause("FieldValueInvalid", f"Invalid value: {{}}: empty selector is invalid for {kind}", at(path, "selector"))
     if not selectors.from_selector(selector).matches(labels):
         yield _unmatched(labels, path)
 
 
 def _unmatched(labels: Json, path: str) -> Cause:
-    import msgspec
-
     shown = msgspec.json.encode(labels or None, order="sorted").decode()
     return Cause(
         "FieldValueInvalid",
@@ -223,6 +93,11 @@ def _autoscaler(value: Json, path: str) -> Iterator[Cause]:
     least, most = value.get("minReplicas", 1), value.get("maxReplicas") or 0
     if most < 1:
         yield invalid(at(path, "maxReplicas"), most, "must be greater than 0")
+    if least < 1:
+        yield invalid(at(path, "minReplicas"), least, "must be greater than or equal to 1")
+        if not any(metric.get("type") in ("Object", "External") for metric in value.get("metrics") or ()):
+            why = "must specify at least one Object or External metric to support scaling to zero replicas"
+            yield Cause("FieldValueForbidden", f"Forbidden: {why}", at(path, "metrics"))
     if most < least:
         yield invalid(at(path, "maxReplicas"), most, "must be greater than or equal to `minReplicas`")
     target = value.get("scaleTargetRef") or {}
@@ -232,7 +107,128 @@ def _autoscaler(value: Json, path: str) -> Iterator[Cause]:
 
 def _budget(value: Json, path: str) -> Iterator[Cause]:
     if value.get("minAvailable") is not None and value.get("maxUnavailable") is not None:
-        yield Cause("FieldValueInvalid", "Invalid value: {}: minAvailable and maxUnavailable cannot be both set", path)
+        shown = {
+            "MinAvailable": value["minAvailable"],
+            "Selector": value.get("selector"),
+            "MaxUnavailable": value["maxUnavailable"],
+            "UnhealthyPodEvictionPolicy": value.get("unhealthyPodEvictionPolicy"),
+        }
+        text = msgspec.json.encode(shown).decode()
+        yield Cause("FieldValueInvalid", f"Invalid value: {text}: minAvailable and maxUnavailable cannot be both set", path)
+
+
+def _scale_target(value: Json, path: str) -> Iterator[Cause]:
+    yield from required("kind", "name")(value, path)
+
+
+def _metric(value: Json, path: str) -> Iterator[Cause]:
+    field = {"Object": "object", "Pods": "pods", "Resource": "resource", "External": "external"}.get(value.get("type", ""))
+    if field and value.get(field) is None:
+        yield missing(at(path, field), "must populate information for the given metric source")
+
+
+def _expression(value: Json, path: str) -> Iterator[Cause]:
+    operator, given = value.get("operator"), value.get("values") or []
+    if operator in ("In", "NotIn") and not given:
+        yield missing(at(path, "values"), "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist") and given:
+        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        yield Cause("FieldValueForbidden", f"Forbidden: {why}", at(path, "values"))
+    elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+        yield invalid(at(path, "operator"), operator, "not a valid selector operator")
+
+
+def _secret(value: Json, path: str) -> Iterator[Cause]:
+    kind, data = value.get("type"), value.get("data") or {}
+    needed = {"kubernetes.io/tls": ("tls.crt", "tls.key"), "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+              "kubernetes.io/dockercfg": (".dockercfg",), "kubernetes.io/ssh-auth": ("ssh-privatekey",)}  # fmt: skip
+    for key in needed.get(kind or "", ()):
+        if key not in data:
+            yield missing(f"data[{key}]")
+
+
+def _both_bags(value: Json, path: str) -> Iterator[Cause]:
+    for key in value.get("data") or ():
+        if key in (value.get("binaryData") or ()):
+            yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
+
+
+def _claim(value: Json, path: str) -> Iterator[Cause]:
+    for mode in value.get("accessModes") or ():
+        if mode not in ACCESS_MODES:
+            yield unsupported(at(path, "accessModes"), mode, ACCESS_MODES)
+    size = ((value.get("resources") or {}).get("requests") or {}).get("storage")
+    here = f"{at(path, 'resources')}[storage]"
+    if size is None:
+        yield missing(here)
+    elif quantity.parse(size) <= 0:
+        yield invalid(here, size, "must be greater than zero")
+
+
+def _volume(value: Json, path: str) -> Iterator[Cause]:
+    if not value.get("capacity"):
+        yield missing(at(path, "capacity"))
+    sources = [name for name in VOLUME_SOURCES if value.get(name) is not None]
+    if not sources:
+        yield missing(path, "must specify a volume type")
+    for name in sorted(sources)[1:]:
+        yield Cause("FieldValueForbidden", "Forbidden: may not specify more than 1 volume type", at(path, name))
+
+
+def _lease(value: Json, path: str) -> Iterator[Cause]:
+    seconds = value.get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        yield invalid(at(path, "leaseDurationSeconds"), seconds, "must be greater than 0")
+
+
+def _priority(value: Json, path: str) -> Iterator[Cause]:
+    name, number = value["metadata"].get("name") or "", value.get("value") or 0
+    if not name.startswith("system-") and number > HIGHEST_PRIORITY:
+        why = f"maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}"
+        yield Cause("FieldValueForbidden", f"Forbidden: {why}", "value")
+
+
+def _provisioner(value: Json, path: str) -> Iterator[Cause]:
+    name = (value.get("provisioner") or "").lower()
+    if name and not names.is_qualified_name(name):
+        yield invalid("provisioner", name, names.QUALIFIED_NAME_RULE)
+    for key in value.get("parameters") or ():
+        if not key:
+            yield invalid("parameters", key, "field can not be empty.")
+
+
+def _event(value: Json, path: str) -> Iterator[Cause]:
+    namespace, about = value["metadata"].get("namespace") or "", (value.get("involvedObject") or {}).get("namespace") or ""
+    if about != namespace and not (not about and namespace == "default"):
+        yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+
+
+def _deployment(value: Json, path: str) -> Iterator[Cause]:
+    deadline = value.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= (value.get("minReadySeconds") or 0):
+        yield invalid(at(path, "progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds")
+
+
+def _strategy(value: Json, path: str) -> Iterator[Cause]:
+    rolling = value.get("rollingUpdate")
+    if value.get("type") == "Recreate" and rolling is not None:
+        why = "may not be specified when strategy `type` is 'Recreate'"
+        yield Cause("FieldValueForbidden", f"Forbidden: {why}", at(path, "rollingUpdate"))
+    elif rolling is not None and all(rolling.get(field) in (0, "0%") for field in ("maxSurge", "maxUnavailable")):
+        yield invalid(at(path, "rollingUpdate.maxUnavailable"), rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
+
+
+def _daemon_strategy(value: Json, path: str) -> Iterator[Cause]:
+    surge, gone = (value.get(field) not in (None, 0, "0%") for field in ("maxSurge", "maxUnavailable"))
+    if surge and gone:
+        yield invalid(at(path, "maxSurge"), value["maxSurge"], "may not be set when maxUnavailable is non-zero")
+    elif not surge and not gone:
+        yield missing(at(path, "maxUnavailable"), "cannot be 0 when maxSurge is 0")
+
+
+def _job(value: Json, path: str) -> Iterator[Cause]:
+    if value.get("completionMode") == "Indexed" and value.get("completions") is None:
+        yield missing(at(path, "completions"), "when completion mode is Indexed")
 
 
 def _template_labels(value: Json, path: str) -> Iterator[Cause]:
@@ -242,7 +238,11 @@ def _template_labels(value: Json, path: str) -> Iterator[Cause]:
 def _policy_rule(value: Json, path: str) -> Iterator[Cause]:
     if not value.get("verbs"):
         yield missing(at(path, "verbs"), "verbs must contain at least one value")
-    if value.get("nonResourceURLs"):
+    urls = value.get("nonResourceURLs")
+    if urls:
+        if value.get("apiGroups") or value.get("resources") or value.get("resourceNames"):
+            shown, why = msgspec.json.encode(urls).decode(), "rules cannot apply to both regular resources and non-resource URLs"
+            yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", at(path, "nonResourceURLs"))
         return
     if not value.get("apiGroups"):
         yield missing(at(path, "apiGroups"), "resource rules must supply at least one api group")
@@ -250,27 +250,48 @@ def _policy_rule(value: Json, path: str) -> Iterator[Cause]:
         yield missing(at(path, "resources"), "resource rules must supply at least one resource")
 
 
-def _ingress_path(value: Json, path: str) -> Iterator[Cause]:
-    if not value.get("pathType"):
-        yield missing(at(path, "pathType"), "pathType must be specified")
-    elif value["pathType"] not in ("Exact", "Prefix", "ImplementationSpecific"):
-        yield unsupported(at(path, "pathType"), value["pathType"], ("Exact", "ImplementationSpecific", "Prefix"))
-    if value.get("pathType") in ("Exact", "Prefix") and not (value.get("path") or "").startswith("/"):
-        yield invalid(at(path, "path"), value.get("path", ""), "must be an absolute path")
+def _role(value: Json, path: str) -> Iterator[Cause]:
+    """In a namespace there are no URLs."""
+    for index, rule in enumerate(value.get("rules") or ()):
+        if rule.get("nonResourceURLs"):
+            shown, why = msgspec.json.encode(rule["nonResourceURLs"]).decode(), "namespaced rules cannot apply to non-resource URLs"
+            yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", f"rules[{index}].nonResourceURLs")
+
+
+def _aggregation(value: Json, path: str) -> Iterator[Cause]:
+    if not value.get("clusterRoleSelectors"):
+        why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield missing(at(path, "clusterRoleSelectors"), why)
+
+
+def _role_ref(value: Json, path: str) -> Iterator[Cause]:
+    if value.get("kind") not in ("Role", "ClusterRole"):
+        yield unsupported(at(path, "kind"), value.get("kind") or "", ("Role", "ClusterRole"))
+    if not value.get("name"):
+        yield missing(at(path, "name"))
+
+
+def _subject(value: Json, path: str) -> Iterator[Cause]:
+    if not value.get("name"):
+        yield missing(at(path, "name"))
+    if value.get("kind") not in ("ServiceAccount", "User", "Group"):
+        yield unsupported(at(path, "kind"), value.get("kind") or "", ("ServiceAccount", "User", "Group"))
 
 
 _REPLICAS = not_negative("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 _CONTAINER: tuple[Rule, ...] = (
     required("name", "image"),
     dns_label("name"),
+    pod_rules.ports,
     enum("imagePullPolicy", "Always", "IfNotPresent", "Never"),
 )
 RULES: dict[str, tuple[Rule, ...]] = {
     "core.v1.PodSpec": (
-        _pod_spec,
+        pod_rules.pod_spec,
+        pod_rules.node_selector,
         enum("restartPolicy", "Always", "OnFailure", "Never"),
         unique("volumes", "name"),
-        enum("dnsPolicy", "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
+        enum("dnsPolicy", "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
         not_negative("terminationGracePeriodSeconds"),
     ),
     "core.v1.Container": _CONTAINER,
@@ -279,40 +300,82 @@ RULES: dict[str, tuple[Rule, ...]] = {
         port("hostPort", needed=False),
         enum("protocol", "SCTP", "TCP", "UDP"),
     ),
-    "core.v1.EnvVar": (_env,),
-    "core.v1.Volume": (required("name"), dns_label("name")),
+    "core.v1.EnvVar": (pod_rules.env,),
+    "core.v1.LifecycleHandler": (pod_rules.lifecycle_handler,),
+    "core.v1.HTTPGetAction": (pod_rules.http_get,),
+    "core.v1.SecurityContext": (pod_rules.security,),
+    "core.v1.PodSecurityContext": (pod_rules.security,),
+    "core.v1.ResourceRequirements": (pod_rules.requirements,),
+    "core.v1.Toleration": (pod_rules.toleration,),
+    "core.v1.TopologySpreadConstraint": (pod_rules.spread,),
+    "core.v1.ConfigMapVolumeSource": (required("name"), pod_rules.file_mode),
+    "core.v1.SecretVolumeSource": (pod_rules.file_mode,),
+    "core.v1.Volume": (required("name"), dns_label("name"), pod_rules.volume),
+    "core.v1.EndpointSubset": (network_rules.subset,),
+    "core.v1.EndpointAddress": (network_rules.endpoint_address,),
+    "core.v1.Event": (_event,),
+    "core.v1.PersistentVolumeSpec": (_volume, enum("persistentVolumeReclaimPolicy", "Delete", "Recycle", "Retain")),
+    "apps.v1.RollingUpdateDaemonSet": (_daemon_strategy,),
+    "apps.v1.RollingUpdateDeployment": (positive_or_percent("maxUnavailable", "maxSurge"),),
     "core.v1.VolumeMount": (required("name", "mountPath"),),
     "core.v1.Probe": (
-        _probe,
+        pod_rules.probe,
         not_negative("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
     ),
     "core.v1.PodTemplateSpec": (_template_labels,),
     "core.v1.ServiceSpec": (
-        _service,
+        network_rules.service,
         enum("type", "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
         enum("sessionAffinity", "ClientIP", "None"),
     ),
-    "core.v1.ServicePort": (port("port"), enum("protocol", "SCTP", "TCP", "UDP"), dns_label("name")),
-    "core.v1.ConfigMap": (_config_keys("data", "binaryData"),),
-    "core.v1.Secret": (_config_keys("data"),),
-    "core.v1.PersistentVolumeClaimSpec": (required("accessModes", why="at least 1 access mode is required"),),
-    "apps.v1.DeploymentSpec": (_REPLICAS, workload, _template_restarts("Always")),
-    "apps.v1.ReplicaSetSpec": (_REPLICAS, workload, _template_restarts("Always")),
-    "apps.v1.StatefulSetSpec": (_REPLICAS, workload, _template_restarts("Always")),
-    "apps.v1.DaemonSetSpec": (_REPLICAS, workload, _template_restarts("Always")),
-    "apps.v1.DeploymentStrategy": (enum("type", "Recreate", "RollingUpdate"),),
+    "core.v1.ServicePort": (network_rules.service_port, enum("protocol", "SCTP", "TCP", "UDP"), dns_label("name")),
+    "core.v1.ConfigMap": (_config_keys("data", "binaryData"), _both_bags),
+    "core.v1.Secret": (_config_keys("data"), _secret),
+    "core.v1.PersistentVolumeClaimSpec": (
+        required("accessModes", why="at least 1 access mode is required"),
+        enum("volumeMode", "Block", "Filesystem"),
+        _claim,
+    ),
+    "apps.v1.DeploymentSpec": (_REPLICAS, workload("deployment"), _template_restarts("Always"), _deployment),
+    "apps.v1.ReplicaSetSpec": (_REPLICAS, workload("deployment"), _template_restarts("Always")),
+    "apps.v1.StatefulSetSpec": (_REPLICAS, workload("statefulset"), _template_restarts("Always")),
+    "apps.v1.DaemonSetSpec": (_REPLICAS, workload("daemonset"), _template_restarts("Always")),
+    "apps.v1.DeploymentStrategy": (enum("type", "Recreate", "RollingUpdate"), _strategy),
     "batch.v1.JobSpec": (
         _template_restarts("OnFailure", "Never"),
-        not_negative("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished"),
+        not_negative("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds"),
+        _job,
     ),
     "batch.v1.CronJobSpec": (required("schedule"), enum("concurrencyPolicy", "Allow", "Forbid", "Replace")),
     "autoscaling.v2.HorizontalPodAutoscalerSpec": (_autoscaler,),
-    "policy.v1.PodDisruptionBudgetSpec": (_budget,),
-    "networking.v1.HTTPIngressPath": (_ingress_path,),
+    "autoscaling.v2.CrossVersionObjectReference": (_scale_target,),
+    "autoscaling.v2.MetricSpec": (_metric,),
+    "autoscaling.v2.HPAScalingRules": (enum("selectPolicy", "Disabled", "Max", "Min"),),
+    "policy.v1.PodDisruptionBudgetSpec": (
+        _budget,
+        positive_or_percent("minAvailable", "maxUnavailable"),
+        enum("unhealthyPodEvictionPolicy", "AlwaysAllow", "IfHealthyBudget"),
+    ),
+    "networking.v1.IngressSpec": (network_rules.ingress,),
+    "networking.v1.HTTPIngressPath": (network_rules.ingress_path,),
+    "networking.v1.NetworkPolicySpec": (network_rules.policy,),
+    "networking.v1.NetworkPolicyPort": (network_rules.policy_port,),
+    "networking.v1.NetworkPolicyPeer": (network_rules.policy_peer,),
+    "networking.v1.IPBlock": (network_rules.network,),
+    "meta.v1.LabelSelectorRequirement": (_expression,),
     "rbac.v1.PolicyRule": (_policy_rule,),
-    "rbac.v1.RoleRef": (required("kind", "name"),),
-    "storage.v1.StorageClass": (required("provisioner"),),
+    "rbac.v1.Role": (_role,),
+    "rbac.v1.AggregationRule": (_aggregation,),
+    "rbac.v1.RoleRef": (_role_ref,),
+    "rbac.v1.Subject": (_subject,),
+    "scheduling.v1.PriorityClass": (_priority, enum("preemptionPolicy", "PreemptLowerPriority", "Never")),
+    "storage.v1.StorageClass": (
+        required("provisioner"),
+        _provisioner,
+        enum("reclaimPolicy", "Delete", "Retain"),
+        enum("volumeBindingMode", "Immediate", "WaitForFirstConsumer"),
+    ),
     "apps.v1.ControllerRevision": (required("data", why="data is mandatory"),),
-    "discovery.v1.EndpointSlice": (required("addressType"), enum("addressType", "FQDN", "IPv4", "IPv6")),
-    "coordination.v1.LeaseSpec": (not_negative("leaseTransitions"),),
+    "discovery.v1.EndpointSlice": (required("addressType"), enum("addressType", "FQDN", "IPv4", "IPv6"), network_rules.endpoint_slice),
+    "coordination.v1.LeaseSpec": (_lease, not_negative("leaseTransitions")),
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STATUS_WRITERS = frozenset({"status", "binding", "finalize", "eviction"})
 SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/12")
 NODE_PORTS = range(30000, 32768)
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 Create = Callable[["Core", Resource, Json], None]
 Update = Callable[["Core", "Write"], None]
 
@@ -173,6 +174,14 @@ def _namespace_update(core: "Core", write: "Write") -> None:
         write.value["spec"] = write.live.get("spec", {})
 
 
+def _daemon_set_update(core: "Core", write: "Write") -> None:
+    """A leftover of the first version of the API counts the templates."""
+    count = int((write.live["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 1)
+    if write.value["spec"].get("template") != write.live["spec"].get("template"):
+        count += 1
+    write.value["metadata"].setdefault("annotations", {})[TEMPLATE_GENERATION] = str(count)
+
+
 _CREATE: dict[str, Create] = {
     "pods": _pod,
     "namespaces": _namespace,
@@ -181,4 +190,8 @@ _CREATE: dict[str, Create] = {
     "jobs.batch": _job,
     "services": _service,
 }
-_UPDATE: dict[str, Update] = {"services": _service_update, "namespaces": _namespace_update}
+_UPDATE: dict[str, Update] = {
+    "services": _service_update,
+    "namespaces": _namespace_update,
+    "daemonsets.apps": _daemon_set_update,
+}

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 UNRULED_SUBRESOURCES = frozenset({"status", "scale", "finalize", "resize", "ephemeralcontainers"})
 
+ONLY_NEW = frozenset({"priorityclasses.scheduling.k8s.io"})
+"""Kinds of which an update is asked only what it changed. Roles and bindings are looked at twice by an update, which shows."""
+
 
 def problems(core: "Core", write: "Write") -> Iterator[Cause]:
     resource = write.resource
@@ -26,8 +29,9 @@ def problems(core: "Core", write: "Write") -> Iterator[Cause]:
     if write.subresource in UNRULED_SUBRESOURCES:
         return
     struct = codec.struct_for(resource.group, resource.version, resource.kind)
-    if struct is not None:
-        yield from _walk(struct.name, write.value, "")
+    if struct is not None and not (write.live and resource.bucket in ONLY_NEW):
+        found = list(_walk(struct.name, write.value, ""))
+        yield from found * (2 if write.live and resource.group == "rbac.authorization.k8s.io" else 1)
     if write.live:
         yield from immutable.problems(resource.bucket, write.value, write.live)
 
@@ -37,7 +41,7 @@ def _walk(name: str, value: Json, path: str) -> Iterator[Cause]:
         yield from rule(value, path)
     for field, how, inner in _ruled(name):
         found: Any = value.get(field)
-        if not found or field == "status":
+        if found is None or field == "status":
             continue
         at = f"{path}.{field}" if path else field
         if how == "[":
