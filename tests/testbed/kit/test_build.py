@@ -66,5 +66,17 @@ def test_the_version_is_told_to_the_linker(machine: dict[str, str]) -> None:
     assert "k8s.io/component-base/version.gitMinor=34" in told
 
 
+def test_an_older_release_shares_what_does_not_belong_to_it(machine: dict[str, str]) -> None:
+    now = Path(build(machine, "etcd").stdout.strip())
+    older = {**machine, "SERVEPLANE_KUBERNETES": "1.30"}
+    there = Path(build(older, "etcd", "kube-apiserver").stdout.strip())
+    assert there != now
+    assert (there / "etcd").resolve() == now / "etcd"
+    etcd, server = Path(machine["FAKE_LOG"]).read_text().splitlines()
+    assert "gitVersion=v1.34." in etcd
+    assert "gitVersion=v1.30." in server
+    assert "no module in testbed/ pins that release" in build({**machine, "SERVEPLANE_KUBERNETES": "1.2"}, "etcd").stderr
+
+
 def test_an_unknown_program_is_refused(machine: dict[str, str]) -> None:
     assert build(machine, "kubelet").returncode == 2
