@@ -8,7 +8,7 @@ The queue is bounded.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,41 @@ from serveplane.dataplane.modelserver.tensors import Array
 Predict = Callable[[Array], Array]
 
 
-class _Waiting(NamedTuple):
+class Waiting:
+    """Rows in the queue, and whoever wants to know about them. Exactly one of the methods is called, in the loop's thread."""
+
+    __slots__ = ("rows",)
     rows: Array
-    answer: asyncio.Future[Array]
+
+    @property
+    def gone(self) -> bool:
+        """Nobody wants the answer any more."""
+        raise NotImplementedError
+
+    def deliver(self, result: Array | Exception) -> None:
+        raise NotImplementedError
+
+    def dropped(self) -> None:
+        """It was gone when its turn came."""
+
+
+class _Awaited(Waiting):
+    __slots__ = ("answer",)
+
+    def __init__(self, rows: Array, answer: "asyncio.Future[Array]") -> None:
+        self.rows, self.answer = rows, answer
+
+    @property
+    def gone(self) -> bool:
+        return self.answer.done()
+
+    def deliver(self, result: Array | Exception) -> None:
+        if self.answer.done():
+            return
+        if isinstance(result, Exception):
+            self.answer.set_exception(result)
+        else:
+            self.answer.set_result(result)
 
 
 class Batcher:
@@ -30,7 +62,7 @@ class Batcher:
 
     def __init__(self, predict: Predict, limits: BatchLimits | None = None, clock: Clock = SYSTEM) -> None:
         self._predict, self._limits, self._clock = predict, limits or BatchLimits(), clock
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._waiting_bytes = 0
         self._usual_seconds = 0.0
         self._running = False      # a flush is scheduled or a thread is predicting
@@ -39,17 +71,20 @@ class Batcher:
 
     async def __call__(self, rows: Array) -> Array:
         """The prediction for these rows, at least one."""
+        answer: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
+        self.submit(_Awaited(rows, answer))
+        return await answer
+
+    def submit(self, waiting: Waiting) -> None:
+        """Predict these rows, at least one, with all that this turn of the loop brings; never before this returns."""
         limits = self._limits
         if len(self._waiting) >= limits.waiting_requests or self._waiting_bytes > limits.waiting_bytes:
             raise Overloaded(f"{len(self._waiting)} requests are waiting already")
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Array] = loop.create_future()
-        self._waiting.append(_Waiting(rows, answer))
-        self._waiting_bytes += rows.nbytes
+        self._waiting.append(waiting)
+        self._waiting_bytes += waiting.rows.nbytes
         if not self._running:
             self._running = True
-            loop.call_soon(self._flush)
-        return await answer
+            asyncio.get_running_loop().call_soon(self._flush)
 
     @property
     def waiting(self) -> int:
@@ -74,19 +109,20 @@ class Batcher:
         if self._running:
             asyncio.get_running_loop().call_soon(self._flush)
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self) -> list[Waiting]:
         """The oldest requests whose rows can be stacked: same width, same type, within the limit."""
         first, total, count = self._waiting[0].rows, 0, 0
-        for rows, _ in self._waiting:
+        for waiting in self._waiting:
+            rows = waiting.rows
             total += len(rows)
             if rows.shape[1:] != first.shape[1:] or rows.dtype != first.dtype or (count and total > self._limits.rows):
                 break
             count += 1
         batch, self._waiting = self._waiting[:count], self._waiting[count:]
-        self._waiting_bytes -= sum(rows.nbytes for rows, _ in batch)
-        return [waiting for waiting in batch if not waiting.answer.done()]   # the client may have gone
+        self._waiting_bytes -= sum([waiting.rows.nbytes for waiting in batch])
+        return _without_those_gone(batch)
 
-    async def _predict_in_thread(self, batch: list[_Waiting]) -> None:
+    async def _predict_in_thread(self, batch: list[Waiting]) -> None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "predict")
         try:
@@ -99,16 +135,16 @@ class Batcher:
         finally:
             self._again()
 
-    def _run(self, batch: list[_Waiting]) -> tuple[list[Array | Exception], float]:
+    def _run(self, batch: list[Waiting]) -> tuple[list[Array | Exception], float]:
         """One result or error per request. If the stack fails, each is tried alone: one bad request fails nobody else."""
         began = self._clock.monotonic()
         results = self._together(batch) if len(batch) > 1 else None
         if results is None:
-            results = [self._alone(rows) for rows, _ in batch]
+            results = [self._alone(waiting.rows) for waiting in batch]
         return results, self._clock.monotonic() - began
 
-    def _together(self, batch: list[_Waiting]) -> list[Array | Exception] | None:
-        stack = np.concatenate([rows for rows, _ in batch])
+    def _together(self, batch: list[Waiting]) -> list[Array | Exception] | None:
+        stack = np.concatenate([waiting.rows for waiting in batch])
         self.largest = max(self.largest, len(stack))
         try:
             result = self._predict(stack)
@@ -118,9 +154,10 @@ class Batcher:
             return None
         parts: list[Array | Exception] = []
         start = 0
-        for rows, _ in batch:
-            parts.append(result[start:start + len(rows)])
-            start += len(rows)
+        for waiting in batch:
+            end = start + len(waiting.rows)
+            parts.append(result[start:end])
+            start = end
         return parts
 
     def _alone(self, rows: Array) -> Array | Exception:
@@ -129,21 +166,25 @@ class Batcher:
         except Exception as error:
             return error
 
-    def _finish(self, batch: list[_Waiting], results: list[Array | Exception], seconds: float) -> None:
+    def _finish(self, batch: list[Waiting], results: list[Array | Exception], seconds: float) -> None:
         self._usual_seconds += 0.2 * (seconds - self._usual_seconds)
-        for (_, answer), result in zip(batch, results, strict=True):
-            if answer.done():
-                continue
-            if isinstance(result, Exception):
-                answer.set_exception(_as_input_error(result))
-            else:
-                answer.set_result(result)
+        for waiting, result in zip(batch, results, strict=True):
+            waiting.deliver(_as_input_error(result) if isinstance(result, Exception) else result)
 
 
-def _fail(batch: list[_Waiting], error: BaseException) -> None:
-    for _, answer in batch:
-        if not answer.done():
-            answer.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+def _without_those_gone(batch: list[Waiting]) -> list[Waiting]:
+    """The client may have left; then nobody pays for its rows."""
+    kept = [waiting for waiting in batch if not waiting.gone]
+    if len(kept) < len(batch):
+        for waiting in batch:
+            if waiting.gone:
+                waiting.dropped()
+    return kept
+
+
+def _fail(batch: list[Waiting], error: BaseException) -> None:
+    for waiting in batch:
+        waiting.deliver(error if isinstance(error, Exception) else Overloaded("the server is stopping"))
 
 
 def _as_input_error(error: Exception) -> Exception:

@@ -25,15 +25,32 @@ class Metrics:
 
     def __init__(self) -> None:
         self._histograms: dict[tuple[str, str], _Histogram] = {}
+        self._plain: dict[str, tuple[_Histogram, _Histogram, _Histogram]] = {}   # those of a prediction, found by one look
         self._answers: dict[tuple[str, int], int] = {}
         self.loaded: dict[str, bool] = {}
 
     def observe(self, step: str, model: str, seconds: float) -> None:
+        histogram = self._histogram(step, model)
+        histogram.counts[bisect_left(BUCKETS, seconds)] += 1
+        histogram.total += seconds
+
+    def predicted(self, model: str, seconds: float) -> None:
+        """A prediction by a model that has neither pre- nor postprocess, which KServe counts all the same."""
+        three = self._plain.get(model)
+        if three is None:
+            three = self._plain[model] = (self._histogram("preprocess", model), self._histogram("predict", model),
+                                          self._histogram("postprocess", model))
+        before, predict, after = three
+        before.counts[0] += 1
+        predict.counts[bisect_left(BUCKETS, seconds)] += 1
+        predict.total += seconds
+        after.counts[0] += 1
+
+    def _histogram(self, step: str, model: str) -> _Histogram:
         histogram = self._histograms.get((step, model))
         if histogram is None:
             histogram = self._histograms[step, model] = _Histogram()
-        histogram.counts[bisect_left(BUCKETS, seconds)] += 1
-        histogram.total += seconds
+        return histogram
 
     def answered(self, endpoint: str, status: int) -> None:
         key = endpoint, status
@@ -42,6 +59,7 @@ class Metrics:
     def forget(self, model: str) -> None:
         """An unloaded model leaves no series behind, else names would pile up for ever."""
         self._histograms = {key: value for key, value in self._histograms.items() if key[1] != model}
+        self._plain.pop(model, None)
         self.loaded.pop(model, None)
 
     def text(self) -> str:

@@ -14,6 +14,7 @@ from serveplane.dataplane.modelserver.errors import ModelNotReady, NotSupported
 from serveplane.dataplane.modelserver.metrics import Metrics
 
 if TYPE_CHECKING:
+    from serveplane.dataplane.modelserver.batching import Batcher
     from serveplane.dataplane.modelserver.predictor import Predictor
 
 Payload = Any   # dict[str, Any] (V1) | InferRequest (V2)
@@ -35,6 +36,7 @@ class Model:
         self.clock: Clock = SYSTEM
         self.version = ""
         self.read_by = ""            # how the file was read, for the log and the status
+        self.batcher: Batcher | None = None   # set by models that take rows: see `rows_for`
 
     def load(self) -> Any:
         """Read files, build sessions; may raise. Called in a thread unless async."""
@@ -66,6 +68,14 @@ class Model:
 
     def get_output_types(self) -> list[dict[str, Any]]:
         return []
+
+    def rows_for(self, payload: Payload) -> Any:
+        """The rows of a payload that `batcher` may predict with those of others, or None if `predict` has to see it. Only for models
+        without pre- and postprocess; `answer_of` then makes the answer."""
+        return None
+
+    def answer_of(self, payload: Payload, result: Any) -> Any:
+        raise NotImplementedError
 
     async def healthy(self) -> bool:
         return self.ready

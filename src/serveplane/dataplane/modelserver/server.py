@@ -7,19 +7,21 @@ from urllib.parse import parse_qs, unquote
 
 from serveplane import __version__
 from serveplane.clock import SYSTEM, Clock
-from serveplane.dataplane.modelserver import v1, v2
+from serveplane.dataplane.modelserver import short, v1, v2
 from serveplane.dataplane.modelserver.errors import InvalidInput, ModelNotFound, ModelNotReady, Overloaded, ServingError
 from serveplane.dataplane.modelserver.metrics import Metrics
 from serveplane.dataplane.modelserver.model import Model, Verb
 from serveplane.dataplane.modelserver.repository import Repository
 from serveplane.dataplane.modelserver.tensors import InferRequest, InferResponse
 from serveplane.http.errors import PayloadTooLarge, StatusError
+from serveplane.http.headers import Headers
 from serveplane.http.messages import Request, Response
 
 log = logging.getLogger(__name__)
 EXTENSIONS = ["model_repository_extension", "model_repository", "binary_tensor_data"]
 HELD_BYTES = 256 << 20
-CORRELATION = "x-request-id"   # given back, so that a client finds its answer in both logs
+SHORT = ("predict", "infer")   # endpoints that may be answered without a task
+CORRELATION = b"x-request-id"   # given back, so that a client finds its answer in both logs
 
 
 class Route(NamedTuple):
@@ -38,9 +40,7 @@ class Held:
         self._application, self._size = application, 0
 
     def take(self, size: int) -> None:
-        if size > self._application.room:
-            raise Overloaded("the requests under way hold all the memory there is for them")
-        self._application.room -= size
+        self._application.take(size)
         self._size += size
 
     def give_back(self) -> None:
@@ -62,7 +62,7 @@ class Application:
 
     def __init__(self, repository: Repository, metrics: Metrics, clock: Clock = SYSTEM, held_bytes: int = HELD_BYTES,
                  body_limit: int = 64 << 20) -> None:
-        self.repository, self.metrics, self._clock = repository, metrics, clock
+        self.repository, self.metrics, self.clock = repository, metrics, clock
         self.room = held_bytes   # for bodies of requests under way; full, it is an honest 503 rather than a killed container
         self._body_limit = body_limit
         self.draining = False
@@ -75,18 +75,41 @@ class Application:
             "index": self._index, "load": self._load, "unload": self._unload,
         }
 
-    async def __call__(self, request: Request) -> Response:
-        route = _route(request.path)
+    def __call__(self, request: Request) -> Awaitable[Response]:
+        route, body = _route(request.path), request.body
+        if route is not None and route.endpoint in SHORT and request.method == "POST" and type(body) is bytes:
+            try:
+                if len(body) > self._body_limit:
+                    raise PayloadTooLarge(self._body_limit)
+                begun = short.begin(self, request, body, self._model(route), route.version, route.endpoint == "infer")
+            except Exception as error:
+                return self.finished(self.refusal(error, request), request, route.endpoint)
+            if begun is not None:
+                return begun.later
+        return self._at_length(request, route)
+
+    def take(self, size: int) -> None:
+        """Room for a body; whoever takes it gives it back."""
+        if size > self.room:
+            raise Overloaded("the requests under way hold all the memory there is for them")
+        self.room -= size
+
+    def finished(self, response: Response, request: Request, endpoint: str) -> Response:
+        """The answer as it goes out, counted."""
+        if CORRELATION in request.headers.index:
+            response.headers = Headers(response.headers)   # the usual ones are shared by all answers
+            response.headers.add(CORRELATION.decode(), request.headers.index[CORRELATION].decode("latin-1"))
+        self.metrics.answered(endpoint, response.status)
+        return response
+
+    async def _at_length(self, request: Request, route: Route | None) -> Response:
         if route is None:
             response = _error(404, f"no such path: {request.path[:200]}")
         elif request.method not in route.methods:
             response = _error(405, f"{request.method} is not for this path", [("Allow", ", ".join(route.methods))])
         else:
             response = await self._answer(request, route)
-        if (correlation := request.headers.get(CORRELATION)) is not None:
-            response.headers.add(CORRELATION, correlation)
-        self.metrics.answered(route.endpoint if route else "other", response.status)
-        return response
+        return self.finished(response, request, route.endpoint if route else "other")
 
     async def _answer(self, request: Request, route: Route) -> Response:
         held = Held(self)
@@ -95,19 +118,21 @@ class Application:
             if request.length < 0:
                 request = await held.collected(request, self._body_limit)
             return await self._endpoints[route.endpoint](request, route)
-        except Overloaded as error:
-            return _error(503, str(error), [("Retry-After", str(error.retry_after))])
-        except ServingError as error:
-            return _error(error.status, str(error))
-        except StatusError as error:   # the engine's own refusals: a body too long, a client that went away
-            return _error(error.status, error.message)
-        except NotImplementedError as error:
-            return _error(501, str(error))
         except Exception as error:
-            log.exception("%s failed", request.path)
-            return _error(500, f"{type(error).__name__} : {' '.join(str(error).split())[:500]}")
+            return self.refusal(error, request)
         finally:
             held.give_back()
+
+    @staticmethod
+    def refusal(error: Exception, request: Request) -> Response:
+        """Every error as the answer that says so."""
+        match error:
+            case Overloaded(): return _error(503, str(error), [("Retry-After", str(error.retry_after))])
+            case ServingError(): return _error(error.status, str(error))
+            case StatusError(): return _error(error.status, error.message)   # the engine's own: a body too long, a client that went away
+            case NotImplementedError(): return _error(501, str(error))
+        log.error("%s failed", request.path, exc_info=error)
+        return _error(500, f"{type(error).__name__} : {' '.join(str(error).split())[:500]}")
 
     # V1
 
@@ -154,7 +179,7 @@ class Application:
         model = self._model(route)
         infer = v2.decode(model.name, request.headers, await request.read(), route.version)
         if not infer.request_id:
-            infer.request_id = self._clock.uuid()
+            infer.request_id = self.clock.uuid()
         result = await model.answer(infer, request.headers, Verb.PREDICT, self.metrics)
         return Response(200, *v2.encode(result, infer))
 

@@ -11,8 +11,13 @@ from serveplane.dataplane.modelserver.cloudevents import (
     structured_event,
 )
 from serveplane.dataplane.modelserver.errors import InvalidInput
+from serveplane.http.headers import Headers
+from serveplane.http.messages import HeaderItems
 
 JSON_TYPES = ("application/json", STRUCTURED, "application/ld+json", "application/octet-stream", "application/x-www-form-urlencoded", "")
+JSON_HEADERS = Headers.fixed([("Content-Type", "application/json")])
+TEXT_HEADERS = Headers.fixed([("Content-Type", "text/plain; charset=utf-8")])
+BINARY_HEADERS = Headers.fixed([("Content-Type", "application/octet-stream")])
 _decode = msgspec.json.Decoder().decode
 
 
@@ -42,21 +47,17 @@ def json_value(body: bytes) -> Any:
         raise InvalidInput(f"the body is not JSON: {error}") from None
 
 
-def encode(result: Any, model: str, event: Event | None) -> tuple[list[tuple[str, str]], bytes]:
+def encode(result: Any, model: str, event: Event | None) -> tuple[HeaderItems, bytes]:
     """Headers and body of the answer."""
     if isinstance(result, bytes):
-        content, kind = result, "application/octet-stream"
+        content, kind = result, BINARY_HEADERS
     elif isinstance(result, str):
-        content, kind = result.encode(), "text/plain; charset=utf-8"
+        content, kind = result.encode(), TEXT_HEADERS
     else:
-        content, kind = json_bytes(result), "application/json"
+        content, kind = json_bytes(result), JSON_HEADERS
     if event is None:
-        return [("Content-Type", kind)], content
+        return kind, content
     return response_headers_and_body(event, model, content)
-
-
-def json_bytes(value: Any) -> bytes:
-    return msgspec.json.encode(value, enc_hook=_plain)
 
 
 def _plain(value: Any) -> Any:
@@ -65,3 +66,6 @@ def _plain(value: Any) -> Any:
         if hasattr(value, method):
             return getattr(value, method)()
     raise TypeError(f"a {type(value).__name__} is not JSON")
+
+
+json_bytes = msgspec.json.Encoder(enc_hook=_plain).encode

@@ -16,10 +16,10 @@ from serveplane.dataplane.modelserver.tensors import (
     RequestedOutput,
     array_from_raw,
 )
-from serveplane.dataplane.modelserver.v1 import json_bytes
+from serveplane.dataplane.modelserver.v1 import JSON_HEADERS, json_bytes
+from serveplane.http.messages import HeaderItems
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
-JSON_HEADERS = [("Content-Type", "application/json")]
 
 
 class _Input(msgspec.Struct):
@@ -42,6 +42,24 @@ class _Request(msgspec.Struct):
     outputs: list[_Output] | None = None
 
 
+class _Values(msgspec.Struct):
+    """An output whose values are in the JSON."""
+
+    name: str
+    shape: list[int]
+    datatype: str
+    parameters: dict[str, Any] | None
+    data: list[Any]
+
+
+class _Response(msgspec.Struct):
+    model_name: str
+    model_version: str | None
+    id: str
+    parameters: dict[str, Any] | None
+    outputs: list[Any]
+
+
 _decode = msgspec.json.Decoder(_Request).decode
 
 
@@ -56,15 +74,14 @@ def decode(model: str, headers: Any, body: bytes, version: str = "") -> InferReq
     return InferRequest(model, inputs, wire.id or "", wire.parameters, outputs, version)
 
 
-def encode(response: Any, request: InferRequest) -> tuple[list[tuple[str, str]], bytes]:
+def encode(response: Any, request: InferRequest) -> tuple[HeaderItems, bytes]:
     """Headers and body; the requested outputs only, each as JSON or raw as the request asked."""
     if not isinstance(response, InferResponse):
         return JSON_HEADERS, json_bytes(response)
     wanted = chosen(response, request)
     tail: list[bytes] = []
     outputs = [_encoded(tensor, binary, tail) for tensor, binary in wanted]
-    head = json_bytes({"model_name": response.model_name, "model_version": response.model_version, "id": response.response_id,
-                       "parameters": response.parameters, "outputs": outputs})
+    head = json_bytes(_Response(response.model_name, response.model_version, response.response_id, response.parameters, outputs))
     if not tail:
         return JSON_HEADERS, head
     return [("Content-Type", "application/octet-stream"), (HEADER_LENGTH, str(len(head)))], b"".join([head, *tail])
@@ -158,11 +175,10 @@ def chosen(response: InferResponse, request: InferRequest) -> list[tuple[InferOu
     return found
 
 
-def _encoded(tensor: InferOutput, binary: bool, tail: list[bytes]) -> dict[str, Any]:
-    parameters = tensor.parameters
-    value = {"name": tensor.name, "shape": tensor.shape, "datatype": tensor.datatype}
+def _encoded(tensor: InferOutput, binary: bool, tail: list[bytes]) -> Any:
     if not binary:
-        return {**value, "parameters": parameters, "data": tensor.values()}
+        return _Values(tensor.name, tensor.shape, tensor.datatype, tensor.parameters, tensor.values())
     raw = tensor.raw()
     tail.append(raw)
-    return {**value, "parameters": {**(parameters or {}), "binary_data_size": len(raw)}}
+    return {"name": tensor.name, "shape": tensor.shape, "datatype": tensor.datatype,
+            "parameters": {**(tensor.parameters or {}), "binary_data_size": len(raw)}}

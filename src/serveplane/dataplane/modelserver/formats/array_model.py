@@ -23,18 +23,25 @@ class ArrayModel(Model):
 
     def __init__(self, name: str, limits: BatchLimits | None = None) -> None:
         super().__init__(name)
-        self._batcher = Batcher(self.results, limits, self.clock)
+        self.batcher: Batcher = Batcher(self.results, limits, self.clock)
 
     def results(self, rows: Array) -> Array:
         """One result per row. May run in a thread."""
         raise NotImplementedError
 
-    async def predict(self, payload: Payload, headers: Headers) -> Any:
+    def rows_for(self, payload: Payload) -> Array:
         rows = rows_of(payload, self.features, self.accepts_missing)
         check_width(rows, self.width, "inputs" if isinstance(payload, InferRequest) else "instances")
+        return rows
+
+    def answer_of(self, payload: Payload, result: Array) -> Any:
+        return answer(payload, self.name, result)
+
+    async def predict(self, payload: Payload, headers: Headers) -> Any:
+        rows = self.rows_for(payload)
         if not self.ready:
             raise ModelNotReady(self.name)
-        return answer(payload, self.name, await self._batcher(rows))
+        return self.answer_of(payload, await self.batcher(rows))
 
     def try_out(self) -> None:
         """Predict one row of zeros: the metadata learns what comes out, and the first request finds everything warm."""
@@ -47,7 +54,7 @@ class ArrayModel(Model):
         self.output_datatype, self.output_shape = datatype_of(result), (-1, *result.shape[1:])
 
     def stop(self) -> None:
-        self._batcher.close()
+        self.batcher.close()
 
     def get_input_types(self) -> list[dict[str, Any]]:
         return [{"name": "input-0", "datatype": self.datatype, "shape": [-1, -1 if self.width is None else self.width]}]

@@ -3,6 +3,7 @@
 A model with one input of free first dimension is batched like any other; one with several is run per request.
 """
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ class OnnxModel(Model):
     def __init__(self, name: str, path: Path, threads: int = 1, limits: BatchLimits | None = None) -> None:
         super().__init__(name)
         self._path, self._threads = path, threads
-        self._batcher = Batcher(self._run_rows, limits, self.clock)
+        self.batcher: Batcher = Batcher(self._run_rows, limits, self.clock)
         self._session: Any = None
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
@@ -53,14 +54,20 @@ class OnnxModel(Model):
         self.ready = True
         return True
 
+    def rows_for(self, payload: Payload) -> Array | None:
+        return self._checked(self._inputs[0], self._single_input(payload), "inputs") if self._is_batched else None
+
+    def answer_of(self, payload: Payload, result: Array) -> Any:
+        return self._answer(payload, [result])
+
     async def predict(self, payload: Payload, headers: Headers) -> Any:
-        if self._is_batched:
-            rows = self._checked(self._inputs[0], self._single_input(payload), "inputs")
-            return self._answer(payload, [await self._batcher(rows)])
+        rows = self.rows_for(payload)
+        if rows is not None:
+            return self.answer_of(payload, await self.batcher(rows))
         return self._answer(payload, self._run(self._feeds(payload)))
 
     def stop(self) -> None:
-        self._batcher.close()
+        self.batcher.close()
 
     def get_input_types(self) -> list[dict[str, Any]]:
         return [_described(tensor) for tensor in self._inputs]
@@ -68,7 +75,7 @@ class OnnxModel(Model):
     def get_output_types(self) -> list[dict[str, Any]]:
         return [_described(tensor) for tensor in self._outputs]
 
-    @property
+    @cached_property
     def _is_batched(self) -> bool:
         tensors = [*self._inputs, *self._outputs]
         return len(tensors) == 2 and all(tensor.shape and not isinstance(tensor.shape[0], int) for tensor in tensors)

@@ -54,8 +54,14 @@ class SklearnModel(ArrayModel):
         self.ready = True
         return True
 
+    def rows_for(self, payload: Payload) -> Array | None:
+        return None if self._needs_names(payload) else super().rows_for(payload)
+
+    def _needs_names(self, payload: Payload) -> bool:
+        return self.read_by != "own arithmetic" and _is_by_column(payload)
+
     async def predict(self, payload: Payload, headers: Headers) -> Any:
-        if self.read_by == "own arithmetic" or not _is_by_column(payload):
+        if not self._needs_names(payload):
             return await super().predict(payload, headers)
         frame = _frame(payload["instances"], self.features)
         return {"predictions": np.asarray(await asyncio.to_thread(self._called, frame)).tolist()}
