@@ -37,13 +37,15 @@ async def main(options: Options, models: Sequence[Model] = ()) -> int:
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     metrics = Metrics()
     repository = Repository(options.model_dir, partial(_opened, options), metrics)
+    application = Application(repository, metrics, held_bytes=max(HELD_BYTES, 2 * options.max_body_bytes),
+                              body_limit=options.max_body_bytes)
     try:
-        await _load(repository, options, models)
+        await application.siblings.start()
+        await _load(application, options, models)
+        application.siblings.settled = True
     except ServingError as error:
         _leave_word(str(error))
         return 1
-    application = Application(repository, metrics, held_bytes=max(HELD_BYTES, 2 * options.max_body_bytes),
-                              body_limit=options.max_body_bytes)
     asked = _predictor(repository, options)
     if asked is not None and options.predictor_health:
         application.healthy = asked.is_ready
@@ -53,8 +55,9 @@ async def main(options: Options, models: Sequence[Model] = ()) -> int:
     return 0
 
 
-async def _load(repository: Repository, options: Options, models: Sequence[Model]) -> None:
+async def _load(application: Application, options: Options, models: Sequence[Model]) -> None:
     """Models given; else the one model in the folder; else every folder in it, as multi-model serving has them."""
+    repository = application.repository
     for model in models:
         await repository.add(model)
     if models:
@@ -64,7 +67,7 @@ async def _load(repository: Repository, options: Options, models: Sequence[Model
         await repository.add(model)
         log.info("model %s is loaded%s", model.name, f" by {model.read_by}" if model.read_by else "")
     else:
-        await repository.load_all()
+        await repository.load_all(await application.siblings.names())
 
 
 def _is_single(options: Options) -> bool:
@@ -108,6 +111,7 @@ async def _serve(application: Application, options: Options, stop: asyncio.Event
         if rpc is not None:
             await rpc.close(options.grace_seconds)
         await server.close()
+        await application.siblings.close()
         application.repository.stop()
 
 

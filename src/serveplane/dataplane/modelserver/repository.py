@@ -65,14 +65,17 @@ class Repository:
             model.stop()
             log.info("model %s is unloaded", name)
 
-    async def load_all(self) -> None:
-        """Every folder of the repository; one that fails does not keep the others from being served."""
-        for folder in sorted(self._folder.iterdir()) if self._folder.is_dir() else []:
-            if folder.is_dir() and not folder.name.startswith("."):
-                try:
-                    await self.load(folder.name)
-                except ServingError:
-                    continue
+    async def load_all(self, names: list[str] | None = None) -> None:
+        """Every folder of the repository, or those named; one that fails does not keep the others from being served."""
+        for name in self._folders() if names is None else names:
+            try:
+                await self.load(name)
+            except ServingError:
+                continue
+
+    def _folders(self) -> list[str]:
+        found = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        return [folder.name for folder in found if folder.is_dir() and not folder.name.startswith(".")]
 
     async def index(self, only_ready: bool) -> list[dict[str, Any]]:
         rows = [{"name": name, "state": "READY" if await model.healthy() else "UNAVAILABLE", "reason": ""}

@@ -12,6 +12,7 @@ from serveplane.dataplane.modelserver.errors import InvalidInput, ModelNotFound,
 from serveplane.dataplane.modelserver.metrics import Metrics
 from serveplane.dataplane.modelserver.model import Model, Verb
 from serveplane.dataplane.modelserver.repository import Repository
+from serveplane.dataplane.modelserver.siblings import Siblings
 from serveplane.dataplane.modelserver.tensors import InferRequest, InferResponse
 from serveplane.http.errors import PayloadTooLarge, StatusError
 from serveplane.http.headers import Headers
@@ -65,6 +66,7 @@ class Application:
         self.repository, self.metrics, self.clock = repository, metrics, clock
         self.room = held_bytes   # for bodies of requests under way; full, it is an honest 503 rather than a killed container
         self._body_limit = body_limit
+        self.siblings = Siblings(repository)
         self.draining = False
         self.healthy: Callable[[], Awaitable[bool]] | None = None   # a transformer asks its predictor too
         self._endpoints: dict[str, Callable[[Request, Route], Awaitable[Response]]] = {
@@ -194,11 +196,11 @@ class Application:
         return Response.json(await self.repository.index(only_ready))
 
     async def _load(self, request: Request, route: Route) -> Response:
-        await self.repository.load(route.model)
+        await self.siblings.load(route.model)
         return Response.json({"name": route.model, "load": True})
 
     async def _unload(self, request: Request, route: Route) -> Response:
-        self.repository.unload(route.model)
+        await self.siblings.unload(route.model)
         return Response.json({"name": route.model, "unload": True})
 
     @staticmethod

@@ -4,11 +4,13 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 
 from serveplane.clock import SYSTEM, Clock, wait_until
 
 log = logging.getLogger(__name__)
 WORKER = "SERVEPLANE_WORKER"
+FOLDER = "SERVEPLANE_WORKERS_FOLDER"   # where workers find each other
 SETTLED_SECONDS = 5.0   # a worker that dies sooner than this never worked: the others will not either
 
 
@@ -21,15 +23,16 @@ async def supervise(count: int, grace: float, clock: Clock = SYSTEM) -> int:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    keepers = [asyncio.create_task(_keep(number, stop, clock, grace), name=f"worker {number}") for number in range(1, count + 1)]
-    codes = await asyncio.gather(*keepers)
+    with tempfile.TemporaryDirectory(prefix="serveplane-") as folder:   # its owner's alone
+        codes = await asyncio.gather(*(_keep(number, folder, stop, clock, grace) for number in range(1, count + 1)))
     return next((code for code in codes if code), 0)
 
 
-async def _keep(number: int, stop: asyncio.Event, clock: Clock, grace: float) -> int:
+async def _keep(number: int, folder: str, stop: asyncio.Event, clock: Clock, grace: float) -> int:
     while not stop.is_set():
         began = clock.monotonic()
-        process = await asyncio.create_subprocess_exec(sys.executable, *_again(), env={**os.environ, WORKER: str(number)})
+        environment = {**os.environ, WORKER: str(number), FOLDER: folder}
+        process = await asyncio.create_subprocess_exec(sys.executable, *_again(), env=environment)
         code = await _until_end(process, stop, grace)
         if stop.is_set():
             return 0

@@ -76,12 +76,12 @@ class Service:
 
     async def _load(self, raw: bytes, context: Any) -> bytes:
         name = messages.read_repository_model(raw)
-        await self._repository.load(name)
+        await self._application.siblings.load(name)
         return messages.write_loaded(name)
 
     async def _unload(self, raw: bytes, context: Any) -> bytes:
         name = messages.read_repository_model(raw)
-        self._repository.unload(name)
+        await self._application.siblings.unload(name)
         return messages.write_loaded(name)
 
     def _found(self, name: str, version: str) -> Model:
