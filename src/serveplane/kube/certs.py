@@ -10,7 +10,6 @@ import base64
 import binascii
 import datetime
 import logging
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,17 +64,19 @@ class Material:
 
 Publish = Callable[[bytes], Awaitable[None]]
 """Puts a bundle into every caBundle that leads here, and returns when it is there."""
+Use = Callable[[Pair], Awaitable[None]]
+"""Has the server present a certificate, and returns when every new connection gets it."""
 
 
 class SelfMadeCertificates:
-    """Keeps the Secret, the TLS context and the caBundles in step. Every replica runs one; the Secret's version settles races."""
+    """Keeps the Secret, the server and the caBundles in step. Every replica runs one; the Secret's version settles races."""
 
     def __init__(
-        self, client: Client, options: CertificateOptions, context: ssl.SSLContext, clock: Clock, publish: Publish
+        self, client: Client, options: CertificateOptions, use: Use, clock: Clock, publish: Publish
     ) -> None:
         self._client = client
         self._options = options
-        self._context = context
+        self._use = use
         self._clock = clock
         self._publish = publish
         self._served: Pair | None = None
@@ -83,9 +84,9 @@ class SelfMadeCertificates:
         self.ready = asyncio.Event()
 
     async def load(self) -> None:
-        """Have a usable certificate in the TLS context; needed before the server starts."""
+        """Have a usable certificate in use."""
         await self._advance()
-        self._serve(self.material.pair)
+        await self._serve(self.material.pair)
 
     async def run(self) -> None:
         """Publish the bundle, then renew in time, for ever. `ready` is set once the API server can call us."""
@@ -104,11 +105,11 @@ class SelfMadeCertificates:
         await self._advance()
         await self._publish(self.material.trusted)
         if self.material.pair != self._served:
-            self._serve(self.material.pair)
+            await self._serve(self.material.pair)
         if not keypairs.is_signed_by(self.material.pair.certificate, self.material.ca.certificate):
             await self._clock.sleep(self._options.settle_seconds)
             await self._advance(sign=True)
-            self._serve(self.material.pair)
+            await self._serve(self.material.pair)
 
     async def _advance(self, *, sign: bool = False) -> None:
         """Read the Secret and, where something in it is due, write the next state. Losing a race means reading again."""
@@ -145,43 +146,43 @@ class SelfMadeCertificates:
             extra={"secret": self._options.secret, "expires": str(keypairs.expiry(material.pair.certificate))},
         )
 
-    def _serve(self, pair: Pair) -> None:
+    async def _serve(self, pair: Pair) -> None:
         if pair != self._served:
-            keypairs.load_into(self._context, pair)
+            await self._use(pair)
             self._served = pair
 
 
 class MountedCertificates:
     """Certificates that someone else (cert-manager) puts into a folder and renews there; caBundles are theirs too."""
 
-    def __init__(self, folder: str, context: ssl.SSLContext, clock: Clock, check_seconds: float = 10.0) -> None:
+    def __init__(self, folder: str, use: Use, clock: Clock, check_seconds: float = 10.0) -> None:
         self._folder = Path(pod.real_path(folder))
-        self._context = context
+        self._use = use
         self._clock = clock
         self._check_seconds = check_seconds
         self._served: Pair | None = None
         self.ready = asyncio.Event()
 
     async def load(self) -> None:
-        self._look()
+        await self._look()
         self.ready.set()
 
     async def run(self) -> None:
         while True:
             await self._clock.sleep(self._check_seconds)
             try:
-                self._look()
+                await self._look()
             except ConfigError as error:  # between two files of a rotation
                 LOG.warning("%s; keeping the certificate in use", error)
 
-    def _look(self) -> None:
+    async def _look(self) -> None:
         try:
             pair = Pair((self._folder / "tls.crt").read_bytes(), (self._folder / "tls.key").read_bytes())
-            if pair != self._served:
-                keypairs.load_into(self._context, pair)
-                self._served = pair
         except OSError as error:
             raise ConfigError(f"the certificate in {self._folder} cannot be used: {error}") from None
+        if pair != self._served:
+            await self._use(pair)
+            self._served = pair
 
 
 def material_of(secret: Json) -> Material:

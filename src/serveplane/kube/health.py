@@ -38,7 +38,7 @@ async def serve_health(health: Health, address: str) -> Server | None:
 
 async def serve_metrics(registry: Registry, address: str) -> Server | None:
     async def metrics(request: Request) -> Response:
-        return Response(200, [("content-type", CONTENT_TYPE)], registry.text().encode())
+        return Response(200, [("content-type", CONTENT_TYPE)], (await registry.whole_text()).encode())
 
     return await _listen(Router([("GET", "/metrics", metrics)]), address, "metrics")
 

@@ -2,10 +2,7 @@
 
 import datetime
 import ipaddress
-import ssl
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -13,16 +10,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from serveplane.kube.pair import Pair as Pair
+
 BACKDATED = datetime.timedelta(hours=1)  # the API server's clock may be behind ours
 PEM = serialization.Encoding.PEM
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A certificate and its key, as PEM."""
-
-    certificate: bytes
-    key: bytes
 
 
 def authority(name: str, now: datetime.datetime, life: datetime.timedelta) -> Pair:
@@ -128,14 +119,6 @@ def fits(pair: Pair) -> bool:
         return certificate.public_key() == _ec_key(pair.key).public_key()
     except (ValueError, TypeError):
         return False
-
-
-def load_into(context: ssl.SSLContext, pair: Pair) -> None:
-    """Make a TLS context present this certificate from its next connection on."""
-    with tempfile.NamedTemporaryFile() as file:  # OpenSSL reads from files only; mode 0600, gone at once
-        file.write(pair.certificate + b"\n" + pair.key)
-        file.flush()
-        context.load_cert_chain(file.name)
 
 
 def _builder(

@@ -6,8 +6,8 @@ Dashboards and alerts written for KServe's Go managers read the same series here
 import bisect
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (
@@ -82,6 +82,10 @@ class Series:
     def forget(self, *labels: str) -> None:
         self.values.pop(labels, None)
 
+    def plus(self, other: "Series") -> "Series":
+        summed = {labels: self.get(*labels) + other.get(*labels) for labels in {**self.values, **other.values}}
+        return replace(self, values=summed)
+
     def lines(self) -> Iterator[str]:
         for labels, value in self.values.items():
             yield f"{self.name}{_braced(self.labels, labels)} {_number(value)}"
@@ -106,6 +110,14 @@ class Histogram:
         counts[bisect.bisect_left(self.buckets, value)] += 1
         self.sums[labels] = self.sums.get(labels, 0.0) + value
 
+    def plus(self, other: "Histogram") -> "Histogram":
+        """Of histograms with the same buckets, as those of one name are."""
+        none = [0] * (len(self.buckets) + 1)
+        every = {**self.counts, **other.counts}
+        pairs = {labels: zip(self.counts.get(labels, none), other.counts.get(labels, none), strict=True) for labels in every}
+        sums = {labels: self.sums.get(labels, 0.0) + other.sums.get(labels, 0.0) for labels in every}
+        return replace(self, counts={labels: [sum(pair) for pair in found] for labels, found in pairs.items()}, sums=sums)
+
     def lines(self) -> Iterator[str]:
         for labels, counts in self.counts.items():
             total = 0
@@ -116,12 +128,21 @@ class Histogram:
             yield f"{self.name}_count{_braced(self.labels, labels)} {total}"
 
 
+@dataclass
+class Snapshot:
+    """The metrics of a process at one moment, fit to be sent to another."""
+
+    series: list[Series] = field(default_factory=list)
+    histograms: list[Histogram] = field(default_factory=list)
+
+
 class Registry:
     """All metrics of one process. Asking twice for a name gives the same metric."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Series | Histogram] = {}
         self._collectors: list[Callable[[], None]] = []
+        self._elsewhere: list[Callable[[], Awaitable[Snapshot | None]]] = []
         self.requests = self.counter(
             "rest_client_requests_total", "HTTP requests by status code, method and host.", "code", "method", "host"
         )
@@ -144,10 +165,31 @@ class Registry:
         """Have gauges that are read rather than counted (queue ages, cache sizes) set just before they are shown."""
         self._collectors.append(collector)
 
-    def text(self) -> str:
+    def include(self, elsewhere: Callable[[], Awaitable[Snapshot | None]]) -> None:
+        """Count a process that belongs to this one in with it."""
+        self._elsewhere.append(elsewhere)
+
+    def snapshot(self) -> Snapshot:
         for collect in self._collectors:
             collect()
-        return "".join(f"{line}\n" for name in sorted(self._metrics) for line in _described(self._metrics[name]))
+        every = list(self._metrics.values())
+        return Snapshot([m for m in every if isinstance(m, Series)], [m for m in every if isinstance(m, Histogram)])
+
+    async def whole_text(self) -> str:
+        """This process and those that belong to it, summed."""
+        return self.text([found for ask in self._elsewhere if (found := await ask()) is not None])
+
+    def text(self, others: Sequence[Snapshot] = ()) -> str:
+        own = self.snapshot()
+        series = {metric.name: metric for metric in own.series}
+        histograms = {metric.name: metric for metric in own.histograms}
+        for other in others:
+            for single in other.series:
+                series[single.name] = series[single.name].plus(single) if single.name in series else single
+            for spread in other.histograms:
+                histograms[spread.name] = histograms[spread.name].plus(spread) if spread.name in histograms else spread
+        every: dict[str, Series | Histogram] = {**series, **histograms}
+        return "".join(f"{line}\n" for name in sorted(every) for line in _described(every[name]))
 
     def _series(self, name: str, help: str, labels: Labels, type: str) -> Series:
         metric = self._metrics.setdefault(name, Series(name, help, labels, type))

@@ -1,23 +1,19 @@
 """The TLS server that the API server calls for admission and conversion.
 
-It has a thread and an event loop of its own: a reconcile that keeps the main loop busy delays no answer. Handlers are plain
-functions (or coroutines) from a request to a decision; they may read caches, which are safe to read from another thread.
+Handlers are plain functions (or coroutines) from a request to a decision. A manager runs it in a process of its own
+(`webhook_process`), so that a reconcile that computes delays no answer.
 """
 
 import asyncio
 import inspect
 import logging
+import socket
 import ssl
-import sys
-import threading
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
-from serveplane import pod
 from serveplane.clock import SYSTEM, Clock
 from serveplane.http.errors import PayloadTooLarge
 from serveplane.http.limits import MIB, Limits
-from serveplane.http.loop import loop_factory
 from serveplane.http.messages import Request, Response
 from serveplane.http.server import Server, serve
 from serveplane.kube.admission import (
@@ -31,30 +27,23 @@ from serveplane.kube.admission import (
     convert_review,
     parse_review,
 )
-from serveplane.kube.errors import ConfigError
 from serveplane.kube.metrics import Registry
+from serveplane.kube.pair import Pair, load_into
 
 LOG = logging.getLogger(__name__)
-T = TypeVar("T")
 LIMITS = Limits(body_bytes=16 * MIB)  # two objects of the largest size etcd takes, as JSON, fit several times
 DEADLINE = 10.0  # the API server says how long it waits; this is its own default
 MARGIN = 0.5  # answer before it gives up
-SWITCH_SECONDS = 0.00005  # how long a busy thread may keep the interpreter from this one; costs it nothing measurable
 
 
 class WebhookServer:
     """Routes of admission handlers and converters behind one port."""
 
-    def __init__(
-        self, host: str = "0.0.0.0", port: int = 9443, *, clock: Clock = SYSTEM, registry: Registry | None = None
-    ) -> None:
-        self._host, self._port = host, port
+    def __init__(self, *, clock: Clock = SYSTEM, registry: Registry | None = None) -> None:
         self._clock = clock
         self._routes: dict[str, tuple[str, Any]] = {}
         self._metrics = _Metrics(registry or Registry())
         self.tls = server_context()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
         self._server: Server | None = None
 
     def admit(self, path: str, handler: Handler) -> None:
@@ -65,9 +54,9 @@ class WebhookServer:
         """Answer ConversionReviews at a path."""
         self._routes[path] = ("conversion", converter)
 
-    @property
-    def port(self) -> int:
-        return self._server.port if self._server else self._port
+    def use(self, pair: Pair) -> None:
+        """Present this certificate from the next connection on; one has to be in place before the server starts."""
+        load_into(self.tls, pair)
 
     @property
     def url(self) -> str:
@@ -76,38 +65,18 @@ class WebhookServer:
 
     @property
     def is_serving(self) -> bool:
-        return self._server is not None and self._thread is not None and self._thread.is_alive()
+        return self._server is not None
 
-    async def start(self) -> None:
-        """Listen, in a thread of its own. A certificate has to be in place (`certificates` loads it into `tls`)."""
-        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
-        self._loop = loop_factory()()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True)
-        self._thread.start()
-        host, port = pod.listen_address(self._port, self._host)
-        try:
-            self._server = await self._there(serve(self.handle, host, port, tls=self.tls, limits=LIMITS))
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {host}:{port} for webhooks: {error.strerror or error}") from None
-        LOG.info("webhooks are served", extra={"port": self.port, "paths": len(self._routes)})
+    async def start(self, sock: socket.socket) -> None:
+        """Accept connections of a bound socket."""
+        self._server = await serve(self.handle, sock=sock, tls=self.tls, limits=LIMITS)
+        LOG.info("webhooks are served", extra={"port": self._server.port, "paths": len(self._routes)})
 
     async def stop(self, grace: float = 5.0) -> None:
-        """Finish what is being answered, then end the thread."""
-        if self._loop is None or self._thread is None:
-            return
-        if self._server is not None:
-            await self._there(self._server.drain(grace))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join)
-        self._loop.close()
-        self._loop = self._thread = self._server = None
-
-    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have the other loop do something, and wait for it in this one."""
-        assert self._loop is not None
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-    # ---- in the other thread
+        """Accept no more; finish what is being answered."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.drain(grace)
 
     async def handle(self, request: Request) -> Response:
         route = self._routes.get(request.path)

@@ -3,15 +3,19 @@
 No controller runs, so what is stored is what admission made of it.
 """
 
+import asyncio
 import base64
 import datetime
+import socket
+import threading
+from collections.abc import Coroutine
 from typing import Any
 
 from serveplane.api.admission import Context, Verdict, mutate, validate, validate_deletion
 from serveplane.api.llminferenceservice.conversion import converted
 from serveplane.api.policy import Policy
 from serveplane.kube.admission import AdmissionRequest, mutating, validating
-from serveplane.kube.keypairs import authority, load_into, server_pair
+from serveplane.kube.keypairs import authority, server_pair
 from serveplane.kube.webhook import WebhookServer
 from tests.kit.api import Api, install
 from tests.kit.testbed import Testbed
@@ -30,11 +34,12 @@ class Hooks:
         self.objects: list[Json] = []
         now = datetime.datetime.now(datetime.UTC)
         self.ca = authority("tests", now - HOUR, 48 * HOUR)
-        self.server = WebhookServer("127.0.0.1", 0)
+        self.server = WebhookServer()
+        self._loop = asyncio.new_event_loop()
         self.server.admit("/mutate", mutating(lambda request: mutate(request.object, self._context())))
         self.server.admit("/validate", validating(self._judged))
         self.server.convert("/convert", converted)
-        load_into(self.server.tls, server_pair(self.ca, [f"{SERVICE}.{NAMESPACE}.svc"], now - HOUR, 24 * HOUR))
+        self.server.use(server_pair(self.ca, [f"{SERVICE}.{NAMESPACE}.svc"], now - HOUR, 24 * HOUR))
 
     def _context(self) -> Context:
         return Context(self.policy, self._lookup)
@@ -52,8 +57,10 @@ class Hooks:
         return validate(request.object, request.old or None, self._context())
 
     async def start(self, testbed: Testbed, api: Api, definitions: list[Json]) -> None:
-        await self.server.start()
-        testbed.expose(NAMESPACE, SERVICE, self.server.port)
+        threading.Thread(target=self._loop.run_forever, name="webhooks", daemon=True).start()
+        listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        await self._there(self.server.start(listener))
+        testbed.expose(NAMESPACE, SERVICE, listener.getsockname()[1])
         service = {
             "apiVersion": "v1",
             "kind": "Service",
@@ -80,7 +87,12 @@ class Hooks:
         for crd in await api.list("apiextensions.k8s.io/v1", "CustomResourceDefinition"):
             if crd["spec"].get("conversion", {}).get("strategy") == "Webhook":  # nobody converts any more
                 await api.patch(crd, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
-        await self.server.stop()
+        await self._there(self.server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    async def _there(self, work: Coroutine[Any, Any, None]) -> None:
+        """In the loop of the server, which outlives the loops of single tests."""
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def _client(self, path: str) -> Json:
         bundle = base64.b64encode(self.ca.certificate).decode()

@@ -5,12 +5,11 @@ import base64
 import datetime
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from serveplane.kube import Client, Kind
-from serveplane.kube.admission import AdmissionRequest, mutating, validating
 from serveplane.kube.cabundle import MUTATING, VALIDATING, Targets
 from serveplane.kube.certs import CertificateOptions
 from serveplane.kube.config import load_config
@@ -18,7 +17,7 @@ from serveplane.kube.errors import ApiError, Invalid, KubeError
 from serveplane.kube.http_transport import HttpTransport
 from serveplane.kube.keypairs import bundle, is_signed_by
 from serveplane.kube.manager import Manager, ManagerOptions
-from serveplane.kube.webhook import WebhookServer
+from serveplane.kube.webhook_process import WebhookProcess
 from serveplane.kube.webhooks import serve_webhooks
 from tests.counts import COUNTS
 from tests.kit.testbed import Testbed
@@ -28,37 +27,6 @@ from tests.testbed.kube.example import GROUP, widget
 pytestmark = pytest.mark.testbed
 Json = dict[str, Any]
 SECRET = Kind("v1", "Secret")
-
-
-class Problem(NamedTuple):
-    path: str
-    message: str
-
-
-class Verdict(NamedTuple):
-    errors: tuple[Problem, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-def defaulted(request: AdmissionRequest) -> Json:
-    return {**request.object, "spec": {"colour": "grey", **(request.object.get("spec") or {})}}
-
-
-def judged(request: AdmissionRequest) -> Verdict:
-    spec = request.object.get("spec") or {}
-    errors = []
-    if spec.get("size", 0) < 0:
-        errors.append(Problem("spec.size", "cannot be negative"))
-    if spec.get("colour") == "ultraviolet":
-        errors.append(Problem("spec.colour", "cannot be seen"))
-    return Verdict(tuple(errors), ("brown is out of fashion",) if spec.get("colour") == "brown" else ())
-
-
-def converted(obj: Json, version: str) -> Json:
-    """v1 says `colour`, v2 says `color`."""
-    old, new = ("colour", "color") if version.endswith("/v2") else ("color", "colour")
-    spec = {new if name == old else name: value for name, value in (obj.get("spec") or {}).items()}
-    return {**obj, "apiVersion": version, "spec": spec}
 
 
 def gadgets(namespace: str) -> Json:
@@ -116,26 +84,23 @@ def configuration(kind: Kind, name: str, namespace: str, path: str) -> Json:
 @asynccontextmanager
 async def hooks(
     testbed: Testbed, namespace: str, name: str, crds: tuple[str, ...] = (), **options: Any
-) -> AsyncIterator[tuple[Manager, WebhookServer]]:
+) -> AsyncIterator[tuple[Manager, WebhookProcess]]:
     """One replica that serves the Widget webhooks, trusted by the API server."""
     transport = HttpTransport(load_config(str(testbed.kubeconfig)))
     manager = Manager(transport, ManagerOptions(user_agent=f"hooks-{namespace}"))
-    server = WebhookServer("127.0.0.1", 0, registry=manager.registry)
-    server.admit("/mutate", mutating(defaulted))
-    server.admit("/validate", validating(judged))
-    server.convert("/convert", converted)
+    process = WebhookProcess("tests.testbed.kube.answering", host="127.0.0.1", port=0)
     certificates = CertificateOptions("hooks-cert", namespace, [f"hooks.{namespace}.svc"], **options)
     serve_webhooks(
-        manager, server, certificates, Targets("hooks", namespace, mutating=[name], validating=[name], crds=crds)
+        manager, process, certificates, Targets("hooks", namespace, mutating=[name], validating=[name], crds=crds)
     )
     task = asyncio.create_task(manager.run())
     try:
-        await eventually(lambda: server.is_serving or task.done(), 60)
-        testbed.expose(namespace, "hooks", server.port)
+        await eventually(lambda: process.pid or task.done(), 60)
+        testbed.expose(namespace, "hooks", process.port)
         await eventually(lambda: task.done() or not any(check() for check in manager.health.ready.values()), 60)
         if task.done():
             task.result()
-        yield manager, server
+        yield manager, process
     finally:
         manager.stop()
         await asyncio.wait_for(task, 60)
@@ -234,7 +199,7 @@ async def test_versions_are_converted(widgets: Testbed, client: Client, namespac
 async def test_no_request_fails_under_rotation_resets_and_a_busy_reconcile(
     widgets: Testbed, client: Client, namespace: str, name: str
 ) -> None:
-    """Certificates (and their authority) rotate every few seconds, the manifest is applied again and again, and the main loop burns CPU."""
+    """Certificates (and their authority) rotate every few seconds, the manifest is applied again and again, and the manager burns CPU."""
     lives = {"life": datetime.timedelta(seconds=60), "ca_life": datetime.timedelta(seconds=120), "renew_at": 0.55}
     often = {"check_seconds": 0.5, "settle_seconds": 1.0}
     async with hooks(widgets, namespace, name, **lives, **often):

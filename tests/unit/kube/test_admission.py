@@ -1,7 +1,8 @@
-"""AdmissionReviews and ConversionReviews, good and bad, through the real TLS server in its own thread."""
+"""AdmissionReviews and ConversionReviews, good and bad, through the real TLS server."""
 
 import base64
 import datetime
+import socket
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -53,12 +54,12 @@ def convert(obj: Json, desired: str) -> Json:
 @pytest.fixture
 async def hooks() -> AsyncIterator[tuple[WebhookServer, HttpClient]]:
     ca = keypairs.authority("test", NOW, LIFE)
-    server = WebhookServer("127.0.0.1", 0)
-    keypairs.load_into(server.tls, keypairs.server_pair(ca, [NAME], NOW, LIFE))
+    server = WebhookServer()
+    server.use(keypairs.server_pair(ca, [NAME], NOW, LIFE))
     server.admit("/mutate", mutating(label))
     server.admit("/validate", validating(judge))
     server.convert("/convert", convert)
-    await server.start()
+    await server.start(socket.create_server(("127.0.0.1", 0)))
     async with HttpClient(tls=ClientTls(ca_data=ca.certificate.decode(), server_name=NAME)) as client:
         yield server, client
     await server.stop()
@@ -166,6 +167,6 @@ async def test_odd_values_within_a_review_do_no_harm(hooks: Any) -> None:
 async def test_another_certificate_is_used_from_the_next_connection_on(hooks: Any) -> None:
     server, _ = hooks
     other = keypairs.authority("other", NOW, LIFE)
-    keypairs.load_into(server.tls, keypairs.server_pair(other, [NAME], NOW, LIFE))
+    server.use(keypairs.server_pair(other, [NAME], NOW, LIFE))
     async with HttpClient(tls=ClientTls(ca_data=other.certificate.decode(), server_name=NAME)) as client:
         assert (await post((server, client), "/mutate", review()))[0] == 200

@@ -2,10 +2,10 @@
 
 import asyncio
 import datetime
-import ssl
 
 from serveplane.kube import keypairs
 from serveplane.kube.certs import CertificateOptions, Material, SelfMadeCertificates, material_of, next_material
+from serveplane.kube.pair import Pair
 from tests.unit.kube.clocks import START, FakeClock
 from tests.unit.kube.fake_server import FakeServer
 
@@ -50,7 +50,7 @@ def test_damaged_secrets_are_made_anew() -> None:
     for broken in (
         Material(good.bundle, b"garbage", good.pair),
         Material(good.bundle, other.ca_key, good.pair),
-        Material(good.bundle, good.ca_key, keypairs.Pair(good.pair.certificate, other.pair.key)),
+        Material(good.bundle, good.ca_key, Pair(good.pair.certificate, other.pair.key)),
         Material(good.bundle, good.ca_key, other.pair),
         Material((), b"", good.pair),
         material_of({"data": {"ca.crt": "%%%", "tls.crt": "aGk="}}),
@@ -74,10 +74,15 @@ async def test_replicas_that_start_together_agree() -> None:
     async def publish(bundle: bytes) -> None:
         published.append(bundle)
 
-    contexts = [ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) for _ in range(3)]
-    replicas = [SelfMadeCertificates(server.client(clock), OPTIONS, context, clock, publish) for context in contexts]
+    used: list[Pair] = []
+
+    async def use(pair: Pair) -> None:
+        used.append(pair)
+
+    replicas = [SelfMadeCertificates(server.client(clock), OPTIONS, use, clock, publish) for _ in range(3)]
     loading = asyncio.gather(*(replica.load() for replica in replicas))
     for _ in range(30):
         await clock.advance(0.5)
     await loading
-    assert len({replica.material.pair.certificate for replica in replicas}) == 1
+    assert {replica.material.pair.certificate for replica in replicas} == {pair.certificate for pair in used}
+    assert len({pair.certificate for pair in used}) == 1

@@ -10,7 +10,7 @@ from serveplane.controllers.inferenceservice.caches import (
     LOCAL_NAMESPACE_CACHE,
     SERVING_RUNTIME,
     STORAGE_CONTAINER,
-    Caches,
+    storage_containers_in,
 )
 from serveplane.controllers.inferenceservice.credentials import PodCredentials
 from serveplane.controllers.inferenceservice.finalizer import with_finalizer
@@ -32,10 +32,8 @@ LOOKED_AT = (INFERENCE_SERVICE, SERVING_RUNTIME, *CLUSTER_SCOPED, LOCAL_NAMESPAC
 class Admission:
     """What the webhooks of the kserve manager answer."""
 
-    def __init__(self, credentials: PodCredentials, informers: Informers, caches: Caches, settings: LiveSettings,
-                 control_namespace: str) -> None:
+    def __init__(self, credentials: PodCredentials, informers: Informers, settings: LiveSettings, control_namespace: str) -> None:
         self._credentials = credentials
-        self._caches = caches
         self._settings = settings
         self._control_namespace = control_namespace
         self._informers: dict[str, Informer] = {
@@ -74,10 +72,11 @@ class Admission:
         """The pod with everything it needs. Raises `InvalidSpec`, whose text is the refusal."""
         settings = self._settings.current
         accounts, secrets = await self._credentials.of(pod, namespace, settings)
-        facts = Facts(settings=settings, storage_containers=self._caches.all_storage_containers(), accounts=accounts, secrets=secrets,
+        containers = storage_containers_in(self._informers[STORAGE_CONTAINER.kind])
+        facts = Facts(settings=settings, storage_containers=containers, accounts=accounts, secrets=secrets,
                       control_namespace=self._control_namespace)
         name = ((pod.get("metadata") or {}).get("labels") or {}).get(keys.INFERENCE_SERVICE, "")
-        raw = self._caches.services.get(namespace, name)
+        raw = self._informers[INFERENCE_SERVICE.kind].get(namespace, name)
         return mutated(pod, namespace, inference_service(raw) if raw else None, facts)
 
     def _context(self) -> Context:

@@ -87,8 +87,7 @@ class Caches:
         return [_runtime(item.raw) for item in self.cluster_runtimes.items()]
 
     def all_storage_containers(self) -> list[ClusterStorageContainer]:
-        found = [_storage_container(item.raw) for item in self.storage_containers.items()]
-        return sorted(found, key=lambda container: container.name)
+        return storage_containers_in(self.storage_containers)
 
     def pods_of(self, namespace: str, app: str) -> list[Json]:
         return self.pods.by_index(APP_INDEX, f"{namespace}/{app}")
@@ -128,6 +127,12 @@ class Caches:
             status = (item.object.get("status") or {}).get("modelStatus") or {}
             if status.get("transitionStatus") == "InvalidSpec":
                 yield item.key
+
+
+def storage_containers_in(informer: Informer) -> list[ClusterStorageContainer]:
+    """By name, which is the order they are asked in."""
+    found = [_storage_container(item.raw) for item in informer.items()]
+    return sorted(found, key=lambda container: container.name)
 
 
 def _could_use(service: Json, runtime: str, formats: set[str]) -> bool:

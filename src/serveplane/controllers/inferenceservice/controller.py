@@ -57,7 +57,7 @@ class InferenceServices:
         self._namespace = namespace
         self._domain = cluster_domain
         self._clock = clock
-        self.caches = self._caches = Caches(informers)
+        self._caches = Caches(informers)
         self._engine = ApplyEngine(client, informers, report=events.event)
         self._shared: dict[ObjectRef, Json] = {}
         self._waits: dict[Key, int] = {}
