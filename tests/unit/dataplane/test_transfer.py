@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from serveplane.dataplane.storage import wire
 from serveplane.dataplane.storage.download import download
 from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, NotFound, StorageError
 from serveplane.dataplane.storage.files import Patterns, RemoteFile
@@ -162,6 +163,53 @@ def test_a_run_cut_while_moving_is_finished_by_the_next(store: Store, tmp_path: 
     download("s3://b/", str(tmp_path), Patterns(), FAST, environment, io.StringIO())
     assert sorted(os.listdir(tmp_path)) == ["a.bin", "b.bin"]
     assert [path for _, path, _ in store.asked if "a.bin" in path] == []
+
+
+def test_what_another_boot_left_is_not_believed(store: Store, tmp_path: Path) -> None:
+    store.lives = 4
+    with pytest.raises(StorageError):
+        fetch(store, tmp_path, TransferSettings(connections=1, piece_bytes=50_000, attempts=1))
+    assert list((tmp_path / FOLDER).glob("*.done"))
+    (tmp_path / FOLDER / "boot").write_text("before the power went")
+    store.lives, store.asked = None, []
+    fetch(store, tmp_path)
+    assert (tmp_path / "model.bin").read_bytes() == CONTENT
+    assert sum("Range" in headers for _, _, headers in store.asked) == 7   # all of it again
+
+
+def test_a_stranger_sees_no_header_of_the_users(store: Store, tmp_path: Path) -> None:
+    with running(Store({"/m/model.bin": CONTENT})) as stranger:
+        store.answers["/m/model.bin"] = (302, {"Location": f"{stranger.url}/m/model.bin"}, b"")
+        fetch(store, tmp_path, environment={"127.0.0.1-headers": '{"X-Api-Key": "hidden"}'})
+        assert (tmp_path / "model.bin").read_bytes() == CONTENT
+        assert all(headers.get("X-Api-Key") == "hidden" for _, _, headers in store.asked)
+        assert stranger.asked
+        assert not any("X-Api-Key" in headers for _, _, headers in stranger.asked)
+
+
+def test_a_header_that_would_end_its_line_is_refused(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="the header 'X-Key' has characters"):
+        fetch(store, tmp_path, environment={"127.0.0.1-headers": '{"X-Key": "a\\r\\nHost: b"}'})
+
+
+def test_an_address_with_blanks_is_asked_for_as_browsers_do(store: Store, tmp_path: Path) -> None:
+    store.objects["/m/my modèl.bin"] = b"content"
+    fetch(store, tmp_path, path="/m/my modèl.bin")
+    assert (tmp_path / "my modèl.bin").read_bytes() == b"content"
+
+
+def test_the_deadline_holds_while_nothing_comes(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "TICK_SECONDS", 0.05)
+    store.stall_after, store.stalls_left = 10_000, 100
+    with pytest.raises(DeadlineOver):
+        fetch(store, tmp_path, TransferSettings(connections=2, piece_bytes=50_000, stall_seconds=60.0, deadline_seconds=0.2))
+
+
+def test_a_disk_without_room_is_known_at_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = os.statvfs_result((4096, 4096, 1000, 10, 10, 100, 100, 100, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    with pytest.raises(StorageError, match="no room: 300000 bytes are needed, 40960 are free"):
+        fetch(store, tmp_path)
 
 
 def test_progress_is_told_as_json(store: Store, tmp_path: Path) -> None:
