@@ -1,15 +1,14 @@
 """Pods of all sorts on a running cluster: images, ports, volumes, logs, names, the verbs."""
 import json
-import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import requests
 
 from tests.e2e.cluster.one_machine import Json, OneMachine, eventually, is_ready
-from tests.kit.testbed import Unavailable, program
 
 ROOT = Path(__file__).parents[3]
 PODS = "/api/v1/namespaces/default/pods"
@@ -100,7 +99,11 @@ def test_a_pod_asks_the_api_as_its_service_account(cluster: OneMachine) -> None:
     cluster.delete(f"{PODS}/account")
 
 
-def test_pods_reach_services_by_name(cluster: OneMachine) -> None:
+NAMES = ("server", "server.default", "server.default.svc", "server.default.svc.cluster.local")
+
+
+@pytest.fixture
+def named_server(cluster: OneMachine) -> Iterator[OneMachine]:
     server = ("from serveplane import pod; import http.server as h;"
               "h.HTTPServer(pod.listen_address(8000), h.SimpleHTTPRequestHandler).serve_forever()")
     cluster.apply(pod("server", "python", "-c", server, image="python", container={
@@ -108,15 +111,51 @@ def test_pods_reach_services_by_name(cluster: OneMachine) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "server"},
                    "spec": {"selector": {"app": "server"}, "ports": [{"port": 80, "targetPort": 8000}]}})
     eventually("the server is ready", lambda: is_ready(cluster.get(f"{PODS}/server")))
-    client = ("import asyncio; from serveplane.http import Client\n"
-              "async def main():\n    async with Client() as client:\n"
-              "        for host in ('server.default', 'server.default.svc.cluster.local'):\n"
-              "            answer = await client.request('GET', f'http://{host}/'); print(answer.status); await answer.read()\n"
-              "asyncio.run(main())")
-    cluster.apply(pod("caller", "python", "-c", client, image="python", restartPolicy="Never"))
-    eventually("it ends", lambda: phase(cluster, "caller") in ("Succeeded", "Failed"))
-    assert cluster.cli("logs", "caller").stdout == "200\n200\n"
-    cluster.cli("delete", "pod", "server", "caller")
+    yield cluster
+    cluster.cli("delete", "pod", "server")
+    cluster.cli("delete", "service", "server")
+
+
+OURS = """
+import asyncio, sys
+from serveplane.http import Client
+async def main():
+    async with Client() as client:
+        for host in sys.argv[1:]:
+            answer = await client.request("GET", f"http://{host}/")
+            print(answer.status)
+            await answer.read()
+asyncio.run(main())
+"""
+FOREIGN = """
+import sys, urllib.request
+for host in sys.argv[1:]:
+    print(urllib.request.urlopen(f"http://{host}/").status)
+"""
+
+
+@pytest.mark.parametrize("program_text", [OURS, FOREIGN], ids=["ours", "foreign"])
+def test_pods_reach_services_by_name(named_server: OneMachine, program_text: str) -> None:
+    """Our own programs by their HTTP client, others through the proxy that their environment names."""
+    named_server.apply(pod("caller", "python", "-c", program_text, *NAMES, image="python", restartPolicy="Never"))
+    eventually("it ends", lambda: phase(named_server, "caller") in ("Succeeded", "Failed"))
+    assert named_server.cli("logs", "caller").stdout == "200\n" * len(NAMES)
+    named_server.cli("delete", "pod", "caller")
+
+
+def test_a_short_name_is_of_the_pods_own_namespace(named_server: OneMachine) -> None:
+    named_server.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
+    script = 'import urllib.request as u; print(u.urlopen("http://server.default/").status); u.urlopen("http://server/")'
+    caller = pod("caller", "python", "-c", script, image="python", restartPolicy="Never")
+    caller["metadata"]["namespace"] = "elsewhere"
+    eventually("the namespace has its account", lambda: named_server.get("/api/v1/namespaces/elsewhere/serviceaccounts/default"))
+    named_server.apply(caller)
+    path = "/api/v1/namespaces/elsewhere/pods/caller"
+    eventually("it fails", lambda: named_server.get(path)["status"]["phase"] == "Failed")
+    told = named_server.cli("logs", "caller", "-n", "elsewhere").stdout
+    assert told.startswith("200\n")
+    assert "404" in told
+    named_server.cli("delete", "namespace", "elsewhere")
 
 
 def test_init_containers_sidecars_and_their_order(cluster: OneMachine) -> None:
@@ -151,24 +190,3 @@ def test_a_job_with_a_time_to_live(cluster: OneMachine) -> None:
     path = "/apis/batch/v1/namespaces/default/jobs"
     eventually("it completes and goes", lambda: "quick" not in json.dumps(cluster.get(path)["items"]), 60)
     eventually("so do its pods", lambda: not cluster.pods("job-name=quick"))
-
-
-def test_the_printed_kubectl_lines_work(cluster: OneMachine) -> None:
-    """Each verb says the kubectl line that does the same; here they are run as printed, by the real kubectl."""
-    try:
-        kubectl = program("kubectl")
-    except Unavailable as reason:
-        pytest.skip(f"no kubectl: {reason}")
-    cluster.apply(pod("shown", "sh", "-c", "echo words; sleep 1000"))
-    eventually("it runs", lambda: "running" in state(cluster, "shown"))
-    for command, *words in (["get", "nodes"], ["get", "pod", "shown"], ["get", "pods", "-A"], ["logs", "shown"],
-                            ["delete", "pod", "shown"]):
-        done = cluster.cli(command, *words)
-        line = shlex.split(done.stderr.strip().removeprefix("$ "))
-        assert line[0] == "kubectl"
-        if command == "delete":
-            cluster.apply(pod("shown", "sh", "-c", "sleep 1000"))
-        again = subprocess.run([str(kubectl), *line[1:]], capture_output=True, text=True, timeout=60, check=False)
-        assert again.returncode == 0, (line, again.stderr)
-        if command == "logs":
-            assert again.stdout == done.stdout == "words\n"

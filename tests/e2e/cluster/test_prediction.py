@@ -1,10 +1,16 @@
 """The promise: the same YAML as in production gives a prediction, from a process whose command came from the image."""
+import json
 import os
+import shlex
+import shutil
 import signal
+import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,8 +61,30 @@ def test_a_prediction_crosses_the_gateway(iris: OneMachine) -> None:
     url = f"{iris.state['gateway']}/v1/models/{NAME}:predict"
     by_host = requests.post(url, json={"instances": FLOWER}, headers={"Host": host}, timeout=10)
     assert by_host.json() == {"predictions": [1]}
-    assert iris.get(f"{ISVC}/{NAME}")["status"]["url"] == f"http://{host}"
     assert len(serving_processes(iris)) == 1
+
+
+def test_every_printed_url_works(iris: OneMachine, tmp_path: Path) -> None:
+    """What a status and the verbs tell works as it is, from Python, from curl, and the way KServe's pages use it."""
+    status = iris.get(f"{ISVC}/{NAME}")["status"]
+    body = json.dumps({"instances": FLOWER})
+    file = tmp_path / "request.json"
+    file.write_text(body)
+    told = (status["url"], status["components"]["predictor"]["url"])
+    curls = [["curl", "-sS", f"{base}/v1/models/{NAME}:predict", "-d", body] for base in told]
+    host = status["url"].split("/")[2]   # cut -d "/" -f 3
+    curls.append(["curl", "-sS", "-H", f"Host: {host}", f"{iris.state['gateway']}/v1/models/{NAME}:predict", "-d", body])
+    printed = iris.cli("predict", NAME, "-d", str(file)).stderr.strip().removeprefix("$ ")
+    curls.append(shlex.split(printed))
+    assert status["url"] in iris.cli("get", "isvc", NAME).stdout
+    for words in curls:
+        if shutil.which("curl"):
+            done = subprocess.run(words, capture_output=True, text=True, timeout=20, check=False, env={"PATH": os.environ["PATH"]})
+            assert done.stdout == '{"predictions":[1]}', (words, done)
+    with urllib.request.urlopen(f"{status['url']}/v1/models/{NAME}", timeout=10) as answer:
+        assert json.load(answer)["ready"] is True
+    explained = iris.cli("explain", f"isvc/{NAME}").stdout
+    assert "kserve-sklearnserver" in explained
 
 
 def test_a_stopped_process_is_missed_and_comes_back(iris: OneMachine) -> None:
