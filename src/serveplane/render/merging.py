@@ -8,6 +8,7 @@ from typing import Any
 
 from serveplane.api.keys import KSERVE_CONTAINER, TRANSFORMER_CONTAINER
 from serveplane.objects import Json
+from serveplane.objects.quantity import parse as parse_quantity
 from serveplane.objects.schema import named_type
 from serveplane.objects.strategic import strategic_merged
 from serveplane.render.runtimes import FailureReason, InvalidSpec
@@ -22,8 +23,8 @@ _TAG = re.compile(r":([\w.\-]*)$")
 
 
 def given(fields: Json) -> Json:
-    """Without the fields that say nothing: an empty name must not erase the runtime's."""
-    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+    """Without the fields that say nothing: an empty name must not erase the runtime's, nor an empty list further inside."""
+    return {key: _without_blanks(value) for key, value in fields.items() if value not in (None, "", [], {})}
 
 
 def merged_container(runtime: Json, model: Json) -> Json:
@@ -33,6 +34,8 @@ def merged_container(runtime: Json, model: Json) -> Json:
         merged["args"] = args
     if env := merged.get("env"):
         merged["env"] = _one_kind_of_value(env, model.get("env") or [])
+    if resources := merged.get("resources"):
+        merged["resources"] = _fitting(resources, model.get("resources") or {})
     return merged
 
 
@@ -138,6 +141,25 @@ def _one_kind_of_value(env: list[Json], wishes: list[Json]) -> list[Json]:
     by_reference = {item.get("name") for item in wishes if item.get("valueFrom")}
     return [_without(item, "value" if item["name"] in by_reference else "valueFrom")
             if item.get("value") and item.get("valueFrom") else item for item in env]
+
+
+def _fitting(merged: Json, own: Json) -> Json:
+    """No request above its limit: of the two, the one that the runtime brought gives way to the one that the user wrote."""
+    limits, requests = dict(merged.get("limits") or {}), dict(merged.get("requests") or {})
+    for name in limits.keys() & requests.keys():
+        if parse_quantity(requests[name]) > parse_quantity(limits[name]):
+            if name not in (own.get("requests") or {}):
+                requests[name] = limits[name]
+            elif name not in (own.get("limits") or {}):
+                limits[name] = requests[name]
+    return {**merged, **({"limits": limits} if limits else {}), **({"requests": requests} if requests else {})}
+
+
+def _without_blanks(value: Any) -> Any:
+    """Lists and nulls that hold nothing are left out at any depth; an empty object stays, it may be a choice (`emptyDir`)."""
+    if isinstance(value, dict):
+        return {key: _without_blanks(inner) for key, inner in value.items() if inner is not None and inner != []}
+    return [_without_blanks(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _without(item: Json, key: str) -> Json:

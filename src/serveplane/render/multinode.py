@@ -170,13 +170,17 @@ def _names(text: str | None) -> list[str]:
 
 
 def _gpu_in_use(types: tuple[str, ...], containers: list[Json]) -> str:
-    return next((gpu for container in containers for gpu in types if _requested(container, gpu)), DEFAULT_GPU)
+    return next((gpu for container in containers for gpu in types if _amount(container, "limits", gpu) or _requested(container, gpu)),
+                DEFAULT_GPU)
 
 
 def _requested(container: Json, gpu: str) -> int:
-    resources = container.get("resources") or {}
-    value = (resources.get("requests") or {}).get(gpu) or (resources.get("limits") or {}).get(gpu) or 0
-    return int(parse_quantity(value))
+    """Requests count, limits do not: the sizes are then written into both, as KServe does."""
+    return _amount(container, "requests", gpu)
+
+
+def _amount(container: Json, field: str, gpu: str) -> int:
+    return int(parse_quantity(((container.get("resources") or {}).get(field) or {}).get(gpu) or 0))
 
 
 def _serving(runtime: ServingRuntime) -> Json:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from serveplane.render.merging import merged_container, merged_pod_spec, tagged_image, without_duplicates
+from serveplane.render.merging import given, merged_container, merged_pod_spec, tagged_image, without_duplicates
 
 
 def env(*names: str) -> list[dict[str, Any]]:
@@ -37,6 +37,21 @@ def test_resources_are_merged_key_by_key() -> None:
         {"name": "c", "resources": {"limits": {"cpu": "1", "memory": "2Gi"}}}, {"resources": {"limits": {"cpu": "4"}}}
     )
     assert merged["resources"]["limits"] == {"cpu": "4", "memory": "2Gi"}
+
+
+def test_an_empty_list_far_inside_erases_nothing_and_an_empty_object_is_a_choice() -> None:
+    theirs = {"name": "c", "securityContext": {"capabilities": {"drop": ["ALL"]}}}
+    merged = merged_container(theirs, {"securityContext": {"capabilities": {"drop": [], "add": ["NET_ADMIN"]}}})
+    assert merged["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN"]}
+    assert given({"volumes": [{"name": "v", "emptyDir": {}}]}) == {"volumes": [{"name": "v", "emptyDir": {}}]}
+
+
+def test_the_runtimes_half_of_a_resource_gives_way_to_the_users() -> None:
+    theirs = {"name": "c", "resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "1", "memory": "2Gi"}}}
+    merged = merged_container(theirs, {"resources": {"requests": {"cpu": "3"}, "limits": {"memory": "512Mi"}}})
+    assert merged["resources"] == {"requests": {"cpu": "3", "memory": "512Mi"}, "limits": {"cpu": "3", "memory": "512Mi"}}
+    both = merged_container(theirs, {"resources": {"requests": {"cpu": "3"}, "limits": {"cpu": "2"}}})
+    assert both["resources"]["requests"]["cpu"] == "3", "what the user contradicts is for the API server to refuse"
 
 
 def test_a_reference_replaces_a_value_and_a_value_a_reference() -> None:
