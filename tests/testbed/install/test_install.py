@@ -4,10 +4,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from serveplane.cli.manifests import objects
+from serveplane.cli.manifests import config_folder, objects
 from serveplane.kube.client import Client
 from serveplane.kube.config import load_config
 from serveplane.kube.http_transport import HttpTransport
@@ -16,9 +17,13 @@ from serveplane.objects import Json, yamlio
 from tests.kit.installation import Installation, Manager
 from tests.kit.testbed import RequestFailed, Testbed
 from tests.kit.waiting import soon
-from tests.testbed.install.conftest import Run
+from tests.testbed.install.conftest import Run, await_definitions
 
 pytestmark = pytest.mark.testbed
+NEIGHBOURS = Path(__file__).parent / "neighbours.yaml"
+FOLDERS = ("default", "crd/minimal", "llmisvc", "localmodels", "localmodelnodes", "configmap", "runtimes", "storagecontainers",
+           "overlays/serveplane-images", "overlays/ha", "overlays/cert-manager", "overlays/monitoring",
+           "overlays/namespaced", "overlays/namespaced/cluster", "overlays/namespaced/runtimes", "crd/minimal/llmisvc")  # fmt: skip
 ISVCS = "/apis/serving.kserve.io/v1beta1/namespaces/default/inferenceservices"
 LEASE = {"lease-duration": "3s", "renew-deadline": "2s", "retry-period": "0.5s"}
 SHORT_LEASE = ("--leader-elect", *(f"--leader-elect-{name}={value}" for name, value in LEASE.items()))
@@ -44,18 +49,39 @@ def manager(installation: Installation) -> Manager:
     return running
 
 
-def test_applying_again_and_with_two_replicas_says_no_word_of_warning(kubectl: Run, installation: Installation) -> None:
-    for folder in ("config/overlays/ha", "config/localmodelnodes"):
-        assert kubectl("apply", "--server-side", "--dry-run=server", "-k", folder).stderr == ""
+@pytest.fixture(scope="module")
+def neighbours(kubectl: Run) -> None:
+    """cert-manager's and the Prometheus operator's kinds, and the namespace that the namespaced overlay serves."""
+    kubectl("apply", "--server-side", "-f", str(NEIGHBOURS))
+    kubectl("create", "namespace", "models")
+    await_definitions(kubectl)
 
 
-def test_the_overlay_for_cert_manager_is_accepted_but_for_its_own_kinds(kubectl: Run, installation: Installation) -> None:
-    """cert-manager's definitions are not at hand; the rest of the overlay is judged by the server."""
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_server_accepts_every_folder_without_a_word_of_warning(kubectl: Run, manager: Manager, neighbours: None, folder: str) -> None:
+    """`--force-conflicts`: fields are ours by right, whoever of us, kubectl or the manager, applied them."""
+    told = kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", f"config/{folder}")
+    assert told.stderr == ""
+    assert told.stdout
+
+
+def test_no_folder_is_left_out() -> None:
+    every = {str(path.parent.relative_to(config_folder())) for path in config_folder().rglob("kustomization.yaml")}
+    within = {str(inner.relative_to(config_folder())) for folder in FOLDERS for inner in _within(config_folder() / folder)}
+    assert every - within == set()
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    """A folder and those it is made of."""
+    yield folder.resolve()
+    for name in yamlio.load((folder / "kustomization.yaml").read_text()).get("resources", ()):
+        if (folder / name).is_dir():
+            yield from _within(folder / name)
+
+
+def test_the_overlay_for_cert_manager_mounts_its_certificate(kubectl: Run) -> None:
     rendered = yamlio.load_all(kubectl("kustomize", "config/overlays/cert-manager").stdout)
-    foreign = [obj for obj in rendered if obj["apiVersion"].startswith("cert-manager.io/")]
-    assert sorted(obj["kind"] for obj in foreign) == ["Certificate", "Issuer"]
-    others = yamlio.dump_all([obj for obj in rendered if obj not in foreign])
-    assert kubectl("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", text=others).stderr == ""
+    assert not [obj for obj in rendered if obj["kind"] == "Secret"]
     (deployment,) = [obj for obj in rendered if obj["kind"] == "Deployment"]
     mount = {"name": "cert", "mountPath": "/tmp/k8s-webhook-server/serving-certs", "readOnly": True}
     assert mount in deployment["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
