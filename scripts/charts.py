@@ -4,11 +4,12 @@ Only `Chart.yaml`, `values.yaml` and the tables below are written by hand. A tes
 what kustomize makes of `config/default`.
 """
 
-import copy
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from serveplane.cli.manifests import config_folder, files, objects
 from serveplane.objects import Json, yamlio
@@ -35,10 +36,21 @@ BLOCKS = {
 # Whole fields that are only there if the value is set.
 OPTIONAL = {
     ("Deployment", "kserve-controller-manager"): {
+        "metadata": {"annotations": f"{CONTROLLER}.annotations"},
         "spec.template.spec": {name: f"{CONTROLLER}.{name}" for name in
                                ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets")},
     },
+    ("Service", "kserve-controller-manager-service"): {"metadata": {"annotations": f"{CONTROLLER}.serviceAnnotations"}},
+    ("Service", "kserve-webhook-server-service"): {"metadata": {"annotations": f"{CONTROLLER}.webhookServiceAnnotations"}},
 }  # fmt: skip
+# Entries that a value adds to a map.
+ADDED = {
+    ("Deployment", "kserve-controller-manager"): {
+        "metadata.labels": f"{CONTROLLER}.labels",
+        "spec.template.metadata.labels": f"{CONTROLLER}.podLabels",
+        "spec.template.metadata.annotations": f"{CONTROLLER}.podAnnotations",
+    },
+}
 # Uninstalling deletes no user's objects.
 DEFINITIONS = """{{- if .Values.kserve.crds }}
 {{- range $path, $_ := .Files.Glob "files/crds/*.yaml" }}
@@ -72,7 +84,7 @@ class Template:
     """An object's YAML with marks in it, and what each mark stands for."""
 
     def __init__(self, obj: Json) -> None:
-        self.obj = copy.deepcopy(obj)
+        self.obj: Json = msgspec.json.decode(msgspec.json.encode(obj))  # a copy in which nothing is shared, as YAML's anchors share
         self.meaning: dict[str, str] = {}
 
     def mark(self, expression: str) -> str:
@@ -96,6 +108,9 @@ class Template:
             name, value = expression.removeprefix("optional ").split(" ")
             lines = (f"{{{{- with {value} }}}}", f"{name}:{{{{- toYaml . | nindent {indent + 2} }}}}", "{{- end }}")
             return "\n".join(" " * indent + part for part in lines)
+        if expression.startswith("added "):
+            lines = (f"{{{{- with {expression.removeprefix('added ')} }}}}", f"{{{{- toYaml . | nindent {indent} }}}}", "{{- end }}")
+            return "\n".join(" " * indent + part for part in lines)
         return line.replace(f"'{mark}'", expression).replace(mark, expression)
 
 
@@ -109,6 +124,8 @@ def template(obj: Json) -> str:
     for path, fields in OPTIONAL.get(key, {}).items():
         for name, value in fields.items():
             _put(made.obj, f"{path}.{name}", made.mark(f"optional {name} {value}"))
+    for path, value in ADDED.get(key, {}).items():
+        _put(made.obj, f"{path}.{made.mark(f'added {value}')}", "")
     for holder, field in namespaces(made.obj):
         holder[field] = _in_list(holder[field], made)
     return made.text()
