@@ -116,3 +116,17 @@ async def test_every_request_leaving_leaves_a_working_batcher() -> None:
     gone.cancel()
     await asyncio.sleep(0.01)
     assert (await batcher(np.ones((1, 1)))).tolist() == [2.0]
+
+
+async def test_who_waits_when_the_batcher_closes_is_answered_all_the_same() -> None:
+    release = threading.Event()
+    slow = Batcher(lambda rows: (release.wait(5), rows[:, 0])[1], BatchLimits(slow_seconds=-1.0))
+    first = asyncio.create_task(slow(np.ones((1, 1))))
+    await asyncio.sleep(0.01)
+    second = asyncio.create_task(slow(np.ones((1, 1))))
+    await asyncio.sleep(0.01)
+    slow.close()
+    release.set()
+    assert [answer.tolist() for answer in await asyncio.gather(first, second)] == [[1.0], [1.0]]
+    assert (await slow(np.ones((2, 1)))).tolist() == [1.0, 1.0]   # one that had found the model before it was replaced
+    assert slow._thread is None

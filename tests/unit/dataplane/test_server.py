@@ -111,6 +111,7 @@ MISTAKES = [
     (V2, {"inputs": [tensor(shape=["x"])]}, "inputs[0].shape[0]: Expected `int`, got `str`"),
     (V2, {"inputs": [tensor(datatype="FP8")]}, "inputs[0].datatype: unknown datatype 'FP8'"),
     (V2, {"inputs": [tensor(shape=[3, 4])]}, "inputs[0]: shape [3, 4] needs 12 values, data has 8"),
+    (V2, {"inputs": [tensor(shape=[2**63, 0], data=[])]}, "inputs[0].shape: Maximum allowed dimension exceeded"),
     (V2, {"inputs": [tensor(shape=[-2, 4])]}, "inputs[0].shape[0]: -2 is not a size"),
     (V2, {"inputs": [tensor(data=[["x"] * 4] * 2)]}, "inputs[0].data[0][0]: text is not a number"),
     (V2, {"inputs": [tensor(data=None)]}, "inputs[0]: has neither data nor binary_data_size"),

@@ -66,6 +66,7 @@ class Batcher:
         self._waiting_bytes = 0
         self._usual_seconds = 0.0
         self._running = False      # a flush is scheduled or a thread is predicting
+        self._closed = False
         self._thread: ThreadPoolExecutor | None = None
         self.largest = 0           # rows of the largest batch so far
 
@@ -91,8 +92,15 @@ class Batcher:
         return len(self._waiting)
 
     def close(self) -> None:
+        """Let the thread go, as soon as those who wait have their answers: a model may be replaced under load."""
+        self._closed = True
+        if not self._running:
+            self._let_go()
+
+    def _let_go(self) -> None:
         if self._thread is not None:
             self._thread.shutdown(wait=False)
+            self._thread = None
 
     def _flush(self) -> None:
         batch = self._take()
@@ -108,6 +116,8 @@ class Batcher:
         self._running = bool(self._waiting)
         if self._running:
             asyncio.get_running_loop().call_soon(self._flush)
+        elif self._closed:
+            self._let_go()
 
     def _take(self) -> list[Waiting]:
         """The oldest requests whose rows can be stacked: same width, same type, within the limit."""

@@ -182,7 +182,10 @@ def shaped(array: Array, shape: Sequence[int], at: str) -> Array:
         count *= size
     if count != array.size:
         raise InvalidInput(f"shape {list(shape)} needs {count} values, data has {array.size}", at)
-    return array.reshape(shape)
+    try:
+        return array.reshape(shape)
+    except (ValueError, OverflowError) as error:   # no values, but more dimensions or a larger one than an array can have
+        raise InvalidInput(str(error), f"{at}.shape") from None
 
 
 def bytes_from_texts(texts: Sequence[Any]) -> bytes:
