@@ -283,9 +283,14 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    own = int(status.split("VmRSS:")[1].split()[0]) // 1024
-    return own + sum(resident_mb(child) for child in _children_of(pid))
+    """Of a process and those it has started. Program pages that they share are counted once, as a container's limit counts them."""
+    kilobytes = _mapped(pid)["Rss"] + sum(own["Rss"] - own["Shared_Clean"] for own in map(_mapped, _children_of(pid)))
+    return kilobytes // 1024
+
+
+def _mapped(pid: int) -> dict[str, int]:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    return {line.split(":")[0]: int(line.split()[1]) for line in lines}
 
 
 def _children_of(pid: int) -> list[int]:
