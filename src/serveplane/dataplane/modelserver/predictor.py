@@ -11,8 +11,8 @@ from serveplane.dataplane.modelserver.v1 import json_bytes
 from serveplane.http.client import Client
 from serveplane.http.errors import ClientError
 
-# What belongs to the request rather than to one hop: correlation and W3C or B3 trace context.
-PASSED_ON = ("x-request-id", "traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid",
+# What belongs to the request rather than to one hop: who asks (as KServe), correlation, and W3C or B3 trace context.
+PASSED_ON = ("authorization", "x-request-id", "traceparent", "tracestate", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid",
              "x-b3-sampled", "x-b3-flags")
 
 

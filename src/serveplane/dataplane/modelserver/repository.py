@@ -51,7 +51,7 @@ class Repository:
                 log.error("model %s cannot be loaded: %s", name, _sentence(error))
                 raise ModelNotReady(name, _sentence(error)) from error
             self._put(model)
-            log.info("model %s is loaded", name)
+            log.info("model %s is loaded%s", name, f" by {model.read_by}" if model.read_by else "")
 
     def unload(self, name: str) -> None:
         was_known = self._failures.pop(name, None) is not None

@@ -1,0 +1,54 @@
+"""What a program written for KServe's SDK finds under the same names."""
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from serveplane.dataplane.modelserver.errors import InvalidInput
+from serveplane.dataplane.modelserver.predictor import passed_on
+from serveplane.dataplane.sdk import (
+    InferInput,
+    InferRequest,
+    ModelServer,
+    PredictorConfig,
+    get_predict_input,
+    get_predict_response,
+)
+from serveplane.http.headers import Headers
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", "--http_port", "9000", "--own-flag", "x"])
+
+
+def test_keywords_of_the_server_are_taken() -> None:
+    server = ModelServer(workers=2, grace_period=7, timeout_keep_alive=9, enable_docs_url=True, max_threads=3, enable_latency_logging=False,
+                         predictor_config=PredictorConfig("iris:80", "v2", predictor_request_retries=2))
+    options = server.options
+    assert (options.http_port, options.workers, options.grace_seconds, options.keep_alive_seconds) == (9000, 2, 7, 9)
+    assert (options.predictor_host, options.predictor_protocol, options.predictor_retries) == ("iris:80", "v2", 2)
+    with pytest.raises(TypeError, match="nonsense"):
+        ModelServer(nonsense=1)
+
+
+def v2(array: Any, datatype: str) -> InferRequest:
+    return InferRequest("m", [InferInput("input-0", list(np.shape(array)), datatype, array)], "7")
+
+
+def test_inputs_and_answers_in_the_protocol_of_the_request() -> None:
+    assert get_predict_input({"instances": [[1, 2], [3, 4]]}).tolist() == [[1, 2], [3, 4]]
+    assert get_predict_input(v2([[1, 2]], "FP32")).dtype == np.float32
+    assert get_predict_input(v2(["a", "b"], "BYTES")) == get_predict_input({"instances": ["a", "b"]}) == ["a", "b"]
+    assert get_predict_input({"instances": [{"b": 1, "a": 2}]}, ["a", "b"]).tolist() == [[2, 1]]
+    with pytest.raises(InvalidInput, match="instances: is missing"):
+        get_predict_input({})
+    assert get_predict_response({}, [1, 2], "m") == {"predictions": [1, 2]}
+    response = get_predict_response(v2([[1, 2]], "FP32"), np.array([0.5]), "m")
+    assert (response.id, response.outputs[0].name, response.outputs[0].datatype) == ("7", "output-0", "FP64")
+
+
+def test_who_asks_and_which_request_it_is_reach_the_predictor() -> None:
+    headers = Headers([("Authorization", "Bearer x"), ("X-Request-Id", "1"), ("Cookie", "no"), ("traceparent", "00-a")])
+    assert passed_on(headers) == [("authorization", "Bearer x"), ("x-request-id", "1"), ("traceparent", "00-a")]
