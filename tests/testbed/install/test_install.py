@@ -222,3 +222,12 @@ def test_the_chart_renders_what_kustomize_renders(kubectl: Run, helm: Run) -> No
 
 def test_the_chart_passes_its_linter(helm: Run) -> None:
     assert "0 chart(s) failed" in helm("lint", "charts/serveplane").stdout
+
+
+def test_who_is_asked_to_stop_hands_back_the_lease(empty: Testbed, installation: Installation, manager: Manager) -> None:
+    """Comes last: it ends the manager."""
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kserve/leases/kserve-controller-manager-leader-lock"
+    assert empty.call("GET", lease)["spec"]["holderIdentity"]
+    for running in installation.managers:
+        running.stop()
+    assert not empty.call("GET", lease)["spec"].get("holderIdentity")

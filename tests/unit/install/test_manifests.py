@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from serveplane.cli.manifests import config_folder, objects
+from serveplane.managers.options import GRACE_SECONDS
 from serveplane.objects import Json, yamlio
 
 ROOT = Path(__file__).parents[3]
@@ -51,6 +52,11 @@ def test_programs_run_without_privileges(name: str, pod: Json, container: Json) 
     assert security["allowPrivilegeEscalation"] is False
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_a_stop_ends_before_the_pod_is_killed() -> None:
+    pod = by_key(installed())["Deployment", "kserve-controller-manager"]["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] > GRACE_SECONDS
 
 
 def test_nobody_is_given_everything() -> None:
