@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -204,13 +204,18 @@ def table(everyone: list[Peer]) -> str:
         for peer in everyone:
             if case not in peer.figures:
                 continue
-            speed, cpu = (statistics.median(column) for column in zip(*peer.figures[case], strict=True))
-            ratio = f"{statistics.median(each[1] for each in sdk.figures[case]) / cpu:.1f}×" if sdk else ""
-            lines.append(f"| {case} | {peer.name} | {speed:,.0f} | {cpu:,.0f} µs | {ratio} |")
+            speeds, costs = zip(*peer.figures[case], strict=True)
+            ratio = f"{statistics.median(each[1] for each in sdk.figures[case]) / statistics.median(costs):.1f}×" if sdk else ""
+            lines.append(f"| {case} | {peer.name} | {statistics.median(speeds):,.0f} | {_spread(costs)} µs | {ratio} |")
     for peer in everyone:
-        seconds, size = (statistics.median(column) for column in zip(*peer.starts, strict=True))
-        lines.append(f"| start to first prediction / idle RSS | {peer.name} | {seconds:.2f} s | {size:.0f} MB | |")
+        seconds, sizes = zip(*peer.starts, strict=True)
+        lines.append(f"| start to first prediction / idle RSS | {peer.name} | {statistics.median(seconds):.2f} s"
+                     f" ({min(seconds):.2f} to {max(seconds):.2f}) | {_spread(sizes)} MB | |")
     return "\n".join(lines)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
 
 
 def main() -> None:

@@ -54,7 +54,8 @@ class PredictorConfig:
 
     def options(self) -> dict[str, Any]:
         return {"predictor_host": self.predictor_host, "predictor_protocol": self.predictor_protocol,
-                "predictor_tls": self.predictor_use_ssl, "predictor_timeout": float(self.predictor_request_timeout_seconds), "predictor_retries": self.predictor_request_retries,
+                "predictor_tls": self.predictor_use_ssl,
+                "predictor_timeout": float(self.predictor_request_timeout_seconds), "predictor_retries": self.predictor_request_retries,
                 "predictor_health": self.predictor_health_check}
 
 
