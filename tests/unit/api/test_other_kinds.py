@@ -59,6 +59,7 @@ def form(name: str = "sklearn", version: str = "1", priority: int | None = 1, au
             ["spec.containers[0].env[0]"],
         ),
         (runtime("new", workerSpec={"containers": [{"name": "a"}, {"name": "b"}]}), [], ["spec.workerSpec.containers"]),
+        (runtime("new", workerSpec={"containers": []}), [], ["spec.workerSpec.containers"]),
         (
             runtime("new", workerSpec={"containers": [{"name": "a"}], "tensorParallelSize": 0}),
             [],
@@ -290,6 +291,26 @@ def test_the_same_gateways_twice_is_a_warning_and_others_an_error() -> None:
 def test_configurations_build_on_nothing() -> None:
     config = make("LLMInferenceServiceConfig", {"baseRefs": [{"name": "x"}]}, "v1alpha2")
     assert refused(config) == ["spec.baseRefs"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ .Spec.Model.Name }}", ""),
+        ("--name={{ ChildName .ObjectMeta.Name `-x` }} {{- if .Spec.Parallelism }} {{ .Spec.Parallelism.Data }} {{- end }}", ""),
+        ("{{ with .Spec.Template }}{{ .Containers }}{{ end }} {{ (index .Labels `a`).b }} {{/* why not */}}", ""),
+        ("{{ .Spec.Model.Name", "is not closed"),
+        ("{{ if .Spec.Prefill }}x", "if has no end"),
+        ("x{{ end }}", "closes nothing"),
+        ("{{ toYaml .Spec }}", "toYaml is no function"),
+        ("{{ .Nmae }}", ".Nmae is no field"),
+    ],
+)
+def test_templates_of_a_configuration_can_be_rendered(text: str, message: str) -> None:
+    spec = {"template": {"containers": [{"name": "main", "args": ["--port", text]}]}}
+    errors = validate(make("LLMInferenceServiceConfig", spec, "v1alpha2"), None, around()).errors
+    assert [error.path for error in errors] == (["spec.template.containers[0].args[1]"] if message else [])
+    assert all(message in error.message for error in errors)
 
 
 def test_presets_are_guarded() -> None:

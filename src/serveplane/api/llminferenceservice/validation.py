@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from serveplane.api import keys
 from serveplane.api.inferenceservice.storage import KEY_OF_BROKER
 from serveplane.api.llminferenceservice import scaling
+from serveplane.api.llminferenceservice.templates import template_problems
 from serveplane.api.llminferenceservice.types import (
     GatewayReference,
     KvCacheOffloading,
@@ -230,4 +231,4 @@ def config_problems(obj: Json) -> list[FieldError]:
         found.append(
             FieldError(SPEC / "router" / "scheduler" / "replicas", f"must be 1 or more, not {scheduler.replicas}")
         )
-    return found
+    return [*found, *template_problems(obj.get("spec"), SPEC)]
