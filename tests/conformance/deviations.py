@@ -49,6 +49,8 @@ def _comparable(observation: Observation, scaled: set[str]) -> Observation:
     observation = copy.deepcopy(observation)
     for pod in observation.get("pods", []):
         _without_service_account_token(pod)
+    pods = observation.get("pods", [])
+    observation["pods"] = [pod for n, pod in enumerate(pods) if pod not in pods[:n]]      # only their tokens told replicas apart
     for obj in observation.get("children", []):
         if obj["kind"] in ("Deployment", "LeaderWorkerSet") and obj["metadata"]["name"] in scaled:
             obj["spec"].pop("replicas", None)

@@ -80,6 +80,8 @@ def _worker_problems(runtime: ServingRuntime, worker: RuntimeWorker, policy: Pol
     at, known = SPEC / "workerSpec", known_gpus(runtime.spec.annotations, policy)
     yield from blocked_env_problems(worker.pod, at)
     yield from group_problems(worker, at)
+    if not worker.containers:
+        yield FieldError(at / "containers", "a worker needs a container")
     for index, container in enumerate(runtime.spec.containers):
         if container.get("name") != keys.KSERVE_CONTAINER:
             continue

@@ -51,7 +51,7 @@ def merged_containers(runtime: Json, own: list[Json], model: Json, values: Value
     theirs = {container["name"]: container for container in runtime.get("containers") or []}
     ours = {container["name"]: container for container in own}
     if KSERVE_CONTAINER not in theirs:
-        raise InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC, f"The runtime has no container named {KSERVE_CONTAINER}")
+        raise InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC, f"failed to find {KSERVE_CONTAINER} in ServingRuntime containers")
     result = [_filled(merged_container(theirs[KSERVE_CONTAINER], model), values)]
     if both := [side[TRANSFORMER_CONTAINER] for side in (theirs, ours) if TRANSFORMER_CONTAINER in side]:
         result.append(_filled(merged_container(*both) if len(both) == 2 else both[0], values))

@@ -12,7 +12,9 @@ from serveplane.status.downloads import is_loading
 def model_status(pods: Sequence[Json], serving: bool, rolling: bool, previous: Json, now: datetime.datetime) -> Json:
     """From the predictor's pods. A model that serves has no failure to tell of any more."""
     failures = [failure for pod in newest_first(pods) if (failure := failed_container(Sight(pod, now)))]
-    result: Json = {"copies": {"failedCopies": len(failures), "totalCopies": sum(is_ready(pod) for pod in pods)}}
+    result: Json = {"copies": {"failedCopies": len(failures)}}
+    if total := sum(is_ready(pod) for pod in pods):      # none is not told, as in KServe
+        result["copies"]["totalCopies"] = total
     active = "Loaded" if serving else ""
     if serving and not rolling:
         return {"transitionStatus": "UpToDate", "states": _states("Loaded", "Loaded"), **result}

@@ -291,6 +291,15 @@ def test_default_resources_never_contradict_the_users(resources: Json, expected:
     assert container["resources"] == expected
 
 
+def test_stored_as_kserves_types_spell_it() -> None:
+    target = {"type": "Value", "value": 10}
+    metric = {"type": "External", "external": {"metric": {"backend": "graphite", "query": "q"}, "target": target}}
+    predictor = {"model": {"runtime": "r", "storageUri": "gs://a"}, "autoScaling": {"metrics": [metric]}}
+    stored = mutate(service(predictor=predictor), STANDARD)["spec"]["predictor"]
+    assert stored["model"]["modelFormat"] == {"name": ""}
+    assert stored["autoScaling"]["metrics"][0]["external"]["target"]["value"] == "10"
+
+
 def test_tokens_are_withheld_when_the_settings_say_so() -> None:
     result = mutate(service(), Context(Policy(auto_mount_token=False)))
     assert result["spec"]["predictor"]["automountServiceAccountToken"] is False

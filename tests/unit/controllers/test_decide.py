@@ -227,6 +227,13 @@ def test_an_error_while_applying_is_told_at_the_right_component() -> None:
     assert "denied the request" in told(status, "Ready")["message"]
 
 
+def test_a_refused_route_is_not_the_predictors_fault() -> None:
+    status = status_of(world(iris()), None, 'Ingress/ml/iris: Ingress "iris" is invalid: spec.ingressClassName')
+    assert told(status, "PredictorReady")["status"] == "True"
+    assert told(status, "IngressReady")["status"] == told(status, "Ready")["status"] == "False"
+    assert "spec.ingressClassName" in told(status, "Ready")["message"]
+
+
 def test_steps_on_the_way_are_told_from_news() -> None:
     starting = status_of(world(iris()), {})
     assert may_wait({}, starting) == STEP_SECONDS

@@ -1,5 +1,6 @@
 """What the pod webhook adds, beyond the observed cases: every kind of credential, every way to get a model, odd inputs."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -7,8 +8,13 @@ import pytest
 
 from serveplane.api import keys
 from serveplane.api.inferenceservice import inference_service
+from serveplane.api.model import read
+from serveplane.api.storagecontainer import ClusterStorageContainer
 from serveplane.render.facts import Facts
+from serveplane.render.pods.agent import logger_account
+from serveplane.render.pods.draft import PodDraft
 from serveplane.render.pods.mutate import mutated
+from serveplane.render.pods.storage import Source, add_sources
 from serveplane.render.runtimes import InvalidSpec
 from serveplane.settings import SHIPPED, Settings, parse
 
@@ -132,6 +138,7 @@ def storage_facts(entry: str) -> Facts:
         ('{"type": "hdfs"}', "{}", "hdfs://a/b"),
         ('{"type": "s3", "bucket": "z"}', '{"bucket": "y"}', "s3://y/a/b"),
         ('{"type": "gs"}', '{"type": "webhdfs"}', "webhdfs://a/b"),
+        ('{"type": "s3"}', '{"type": "hf"}', "hf://a/b"),
     ],
 )
 def test_storage_entries_complete_the_uri(entry: str, parameters: str, uri: str) -> None:
@@ -172,6 +179,18 @@ def test_fetched_images_take_the_pull_secret() -> None:
         "KSERVE_OCI_INSECURE_REGISTRY": "true",
     }
     assert [volume["name"] for volume in result["spec"]["volumes"]] == ["mnt-models", "kserve-oci-fetch-docker-config"]
+
+
+def test_the_first_of_several_sources_chooses_the_storage_container() -> None:
+    special = read(ClusterStorageContainer, {"metadata": {"name": "special"}, "spec": {
+        "container": {"name": "storage-initializer", "image": "special:1"}, "supportedUriFormats": [{"prefix": "gs://"}],
+        "supportsMultiModelDownload": True}})
+    facts = Facts(settings=SHIPPED, storage_containers=[special])
+    sources = [Source("pvc://claim", "/mnt/models/a"), Source("gs://b", "/mnt/models/b")]
+    for order, image in ((sources, SHIPPED.storage_initializer.image), (sources[::-1], "special:1")):
+        draft = PodDraft({"containers": [{"name": "kserve-container"}]}, {}, {}, "ml")
+        add_sources(draft, order, None, facts)
+        assert draft.init_containers[0]["image"] == image
 
 
 def test_native_images_are_volumes() -> None:
@@ -240,13 +259,17 @@ def test_knative_pods_share_one_metrics_port() -> None:
 def test_the_agent_takes_storage_from_the_predictors_logger() -> None:
     logger = {
         "mode": "all",
-        "storage": {"path": "s3://logs", "parameters": {"format": "parquet"}, "key": "k"},
+        "storage": {"path": "s3://logs", "parameters": {"format": "parquet"}, "key": "k", "serviceAccountName": "log-sa"},
         "batchSize": 10,
     }
     service = inference_service({"metadata": {"name": "iris"}, "spec": {"predictor": {"logger": logger}}})
     given = pod()
     given["metadata"]["annotations"] |= {keys.LOGGER: "true", keys.LOGGER_MODE: "all"}
-    agent = mutated(given, "ml", service, Facts(settings=SHIPPED))["spec"]["containers"][-1]
+    facts = with_secret({"HF_TOKEN": "t"})
+    facts = replace(facts, accounts={"log-sa": facts.accounts["sa"]})
+    agent = mutated(given, "ml", service, facts)["spec"]["containers"][-1]
+    assert logger_account(service, facts) == "log-sa"
+    assert env(agent)["HF_TOKEN"] == reference("HF_TOKEN")
     words = agent["args"]
     assert words[words.index("--log-store-path") + 1] == "s3://logs"
     assert words[words.index("--log-store-format") + 1] == "parquet"

@@ -76,5 +76,5 @@ def test_the_same_failure_keeps_its_time() -> None:
     later = model_status([pod], False, False, first, NOW + datetime.timedelta(hours=1))
     assert later == first
     assert first["lastFailureInfo"]["reason"] == "ModelLoadFailed"
-    assert first["copies"] == {"failedCopies": 1, "totalCopies": 0}
+    assert first["copies"] == {"failedCopies": 1}
     assert "lastFailureInfo" not in model_status([pod], True, False, first, NOW)

@@ -95,9 +95,22 @@ def _spell_out(predictor: Json) -> None:
     for name in (*FRAMEWORKS, "model"):
         if isinstance(predictor.get(name), dict):
             predictor[name] = {"name": "", "resources": {}} | predictor[name]
+    if isinstance(predictor.get("model"), dict):
+        predictor["model"].setdefault("modelFormat", {"name": ""})
     for field in ("containers", "initContainers"):
         for container in predictor.get(field) or []:
             container.setdefault("resources", {})
+    for metric in (predictor.get("autoScaling") or {}).get("metrics") or []:
+        _spell_out_target(metric)
+
+
+def _spell_out_target(metric: Json) -> None:
+    """A quantity is stored as text, however it was written."""
+    for source in ("resource", "external", "podmetric"):
+        target = (metric.get(source) or {}).get("target") or {}
+        for field in ("value", "averageValue"):
+            if isinstance(target.get(field), int):
+                target[field] = str(target[field])
 
 
 def _default_component(kind: str, spec: Json, policy: Policy, mode: str | None) -> None:

@@ -1,5 +1,6 @@
 """Reviews of the kinds that the kserve manager admits, and of the pods of its services. Answers come from caches."""
 from collections.abc import Iterable
+from dataclasses import replace
 
 from serveplane.api import keys
 from serveplane.api.admission import Context, Verdict, mutate, prepare, validate
@@ -22,6 +23,7 @@ from serveplane.kube.kind import is_being_deleted
 from serveplane.kube.webhook import WebhookServer
 from serveplane.objects import Json
 from serveplane.render.facts import Facts
+from serveplane.render.pods.agent import logger_account
 from serveplane.render.pods.mutate import mutated
 from serveplane.render.runtimes import InvalidSpec
 
@@ -71,13 +73,13 @@ class Admission:
     async def mutated_pod(self, pod: Json, namespace: str) -> Json:
         """The pod with everything it needs. Raises `InvalidSpec`, whose text is the refusal."""
         settings = self._settings.current
-        accounts, secrets = await self._credentials.of(pod, namespace, settings)
-        containers = storage_containers_in(self._informers[STORAGE_CONTAINER.kind])
-        facts = Facts(settings=settings, storage_containers=containers, accounts=accounts, secrets=secrets,
-                      control_namespace=self._control_namespace)
         name = ((pod.get("metadata") or {}).get("labels") or {}).get(keys.INFERENCE_SERVICE, "")
         raw = self._informers[INFERENCE_SERVICE.kind].get(namespace, name)
-        return mutated(pod, namespace, inference_service(raw) if raw else None, facts)
+        service = inference_service(raw) if raw else None
+        facts = Facts(settings=settings, storage_containers=storage_containers_in(self._informers[STORAGE_CONTAINER.kind]),
+                      control_namespace=self._control_namespace)
+        accounts, secrets = await self._credentials.of(pod, namespace, settings, logger_account(service, facts))
+        return mutated(pod, namespace, service, replace(facts, accounts=accounts, secrets=secrets))
 
     def _context(self) -> Context:
         return Context(policy=self._settings.current.policy, objects=self._objects)

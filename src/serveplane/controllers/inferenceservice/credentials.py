@@ -5,7 +5,6 @@ from serveplane.api import keys
 from serveplane.kube.client import Client
 from serveplane.kube.kind import Kind
 from serveplane.objects import Json
-from serveplane.render.pods.agent import LOGGER_ACCOUNT
 from serveplane.render.pods.credentials import account_name, secret_names
 from serveplane.settings import Settings
 
@@ -41,13 +40,14 @@ class PodCredentials:
         self._client = client
         self._accounts: dict[tuple[str, str], tuple[float, Json]] = {}
 
-    async def of(self, pod: Json, namespace: str, settings: Settings) -> tuple[ByName, ByName]:
+    async def of(self, pod: Json, namespace: str, settings: Settings, logger: str = "") -> tuple[ByName, ByName]:
+        """`logger` names the account of the store that the pod's requests are logged to."""
         annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
         if not annotations.keys() & {keys.STORAGE_SOURCE_URI, keys.LOGGER, keys.AGENT, keys.BATCHER}:
             return {}, {}
         names = {account_name(pod["spec"])}
-        if keys.LOGGER in annotations:
-            names.add(LOGGER_ACCOUNT)
+        if keys.LOGGER in annotations and logger:
+            names.add(logger)
         accounts = {name: found for name in names if (found := await self._account(namespace, name))}
         return accounts, await _secrets(self._client, namespace, accounts.values(), annotations, settings)
 

@@ -34,6 +34,7 @@ from serveplane.status.service import (
 
 Live = Mapping[ObjectRef, Json]
 NO_MODEL: Json = {"transitionStatus": ""}
+ROUTE_KINDS = (f"{HTTP_ROUTE.kind}/", f"{INGRESS.kind}/")     # how the error of a child begins: with the child
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,11 @@ def _running(scene: _Scene, error: str) -> Outcome:
     world, blueprint = scene.world, scene.plan.blueprint
     assert blueprint is not None
     judgements = {workload.kind: _judge(scene, workload) for workload in blueprint.stable}
-    if error:
+    if error and not _is_of_route(error):
         kind = _at_fault(error, blueprint.stable)
         judgements[kind] = Judgement(FALSE, "ReconcileFailed", f"fails to reconcile {kind.value}: {error}")
     scene = _Scene(world, scene.plan, scene.live, judgements)
-    route = _route_condition(scene)
+    route = _refused_route(error) if _is_of_route(error) else _route_condition(scene)
     rolling = "; ".join(judgement.rolling for judgement in judgements.values() if judgement.rolling)
     serving = judgements[ComponentKind.PREDICTOR].serves
     conditions = [*(component_condition(kind, judgement) for kind, judgement in judgements.items()), route,
@@ -111,6 +112,15 @@ def _at_fault(error: str, workloads: Sequence[Workload]) -> ComponentKind:
     """The component whose child the error names; the predictor if none is."""
     named = (workload.kind for workload in reversed(workloads) if f"/{workload.name}" in error or f'"{workload.name}"' in error)
     return next(named, ComponentKind.PREDICTOR)
+
+
+def _is_of_route(error: str) -> bool:
+    return error.startswith(ROUTE_KINDS)
+
+
+def _refused_route(error: str) -> Told:
+    """The predictor may serve all the same: only the way in is missing."""
+    return Told(INGRESS_READY, FALSE, "RouteNotCreated", f"fails to create the route: {error}")
 
 
 def _route_condition(scene: _Scene) -> Told:

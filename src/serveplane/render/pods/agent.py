@@ -102,6 +102,12 @@ def _storage(logger: LoggerSpec | None, facts: Facts) -> LoggerStorage | None:
                                               service_account_name=raw.get("serviceAccountName"))
 
 
+def logger_account(service: InferenceService | None, facts: Facts) -> str:
+    """The ServiceAccount whose secrets open the store of the logger; empty where records are only sent."""
+    storage = _storage(_logger_of(service), facts)
+    return (storage.service_account_name or LOGGER_ACCOUNT) if storage is not None else ""
+
+
 def _annotation_pairs(names: str, annotations: Mapping[str, str]) -> str:
     return ",".join(f"{name}={annotations[name]}" for name in names.split(",") if name in annotations)
 
@@ -148,9 +154,8 @@ def _probe_text(probe: Json) -> str:
 
 def _add_credentials(draft: PodDraft, container: Json, service: InferenceService | None, facts: Facts) -> None:
     add_account_credentials(draft, container, account_name(draft.spec), facts)
-    storage = _storage(_logger_of(service), facts) if keys.LOGGER in draft.annotations else None
-    if storage is not None:
-        add_account_credentials(draft, container, storage.service_account_name or LOGGER_ACCOUNT, facts)
+    if keys.LOGGER in draft.annotations and (account := logger_account(service, facts)):
+        add_account_credentials(draft, container, account, facts)
 
 
 def _add_logger_bundle(draft: PodDraft, container: Json, facts: Facts) -> None:

@@ -88,7 +88,7 @@ def add_storage_credentials(draft: PodDraft, container: Json, request: StorageRe
     if entry is not None:
         _refer_to_entry(container, name, key, {} if kind else entry)
     if not kind:
-        kind, bucket = (entry or {}).get("type", ""), bucket or (entry or {}).get("bucket", "")
+        kind, bucket = _offered_type(entry or {}), bucket or (entry or {}).get("bucket", "")
     if request.parameters:
         text = msgspec.json.encode(request.parameters, order="sorted").decode()
         add_env(container, [{"name": "STORAGE_OVERRIDE_CONFIG", "value": text}])
@@ -114,10 +114,16 @@ def _storage_entry(secret: Json | None, name: str, key: str, *, required: bool) 
     return {field: value for field, value in values.items() if isinstance(value, str)}
 
 
-def _located(uri: str, kind: str, bucket: str) -> str:
+def _offered_type(entry: Mapping[str, str]) -> str:
+    """What the secret says is checked; what the user says in `parameters` is taken at their word, as KServe does."""
+    kind = entry.get("type", "")
     if kind not in STORAGE_TYPES:
         raise InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC,
                           f"the storage type must be one of {', '.join(STORAGE_TYPES)}, not {kind or 'empty'}")
+    return kind
+
+
+def _located(uri: str, kind: str, bucket: str) -> str:
     prefix = f"{SCHEME_PLACEHOLDER}://"
     if not uri.startswith(prefix):
         return uri

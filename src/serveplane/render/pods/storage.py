@@ -78,7 +78,7 @@ def add_sources(draft: PodDraft, sources: Sequence[Source], request: StorageRequ
         oci.add_images(draft, [(source.uri, source.path) for source in images], facts)
     if not rest or draft.init_container(STORAGE_INITIALIZER):
         return
-    container = _storage_container(rest[0].uri, draft, facts)
+    container = _storage_container(sources[0].uri, draft, facts)     # the first of all decides, whatever kind it is
     if container is not None and not container.spec.supports_multi_model_download:
         raise _refusal(f"the storage container {container.name} cannot download several models into one pod")
     for source in (source for source in rest if source.is_claim):
