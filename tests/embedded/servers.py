@@ -153,6 +153,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _ACCESS = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _VERSION = re.compile(r"\(\d+\)")
 _CHANGES = re.compile(r"((?:pod updates may not change|spec is immutable after creation)[^\n]*)\n.*", re.DOTALL)
+_PATCHED = re.compile(r'(patch: |^)Invalid value: "(?:\{.*\}|map\[.*\])": ', re.DOTALL)
+_NODE_PORT = re.compile(r"(\d+):3\d{4}/")
 _AGE = re.compile(r"^\d+s$")
 _GENERATED = re.compile(r"(gen-|Bad_)[a-z0-9]{5}")
 _ADDRESS = re.compile(r"10\.\d+\.\d+\.\d+")
@@ -176,6 +178,8 @@ PATTERNS = (
     (_GENERATED, r"\1<letters>"),
     (_CHANGES, r"\1"),
     (_AGE, "<age>"),
+    (_NODE_PORT, r"\1:<port>/"),
+    (_PATCHED, r'\1Invalid value: "<patched>": '),
 )
 
 

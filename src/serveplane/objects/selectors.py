@@ -127,9 +127,9 @@ class _Reader:
         if start != "(":
             raise BadSelector(f"found '{start}' expected: '('")
         first = self._peek()
-        if first == ")":
+        if first == ")":  # nothing at all is the one empty value
             self._next()
-            return []
+            return [""]
         if first != "," and not _is_word(first):
             raise BadSelector(f"found '{first}', expected: ',', ')' or identifier")
         return self._members()
@@ -166,8 +166,6 @@ def _check_key(key: str) -> None:
 
 def _checked(key: str, operator: Operator, values: list[str]) -> Requirement:
     wrong = []
-    if not values:
-        wrong.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
     for index, value in enumerate(values):
         if operator in ("gt", "lt") and not re.fullmatch(r"[+-]?\d+", value):
             wrong.append(f'values[{index}]: Invalid value: "{value}": for \'Gt\', \'Lt\' operators, the value must be an integer')

@@ -1,12 +1,13 @@
-"""The embedded server without the loops that, beside a real one, are the controller manager's: `python -m tests.embedded.generated.bare --data …`.
+"""The embedded server without the loops that are the controller manager's beside a real one.
 
-The real server of these tests runs without a controller manager. Left to itself, nobody collects garbage there, empties a namespace or takes
-the protection off a volume; so nobody does here either, and what the two API servers themselves do can be compared event by event.
+The real server of these tests runs without a controller manager: nobody collects garbage there, empties a namespace or takes the protection
+off a volume. So nobody does here either, and what the two API servers do by themselves can be compared event by event.
 """
 
 import sys
 
 from serveplane.embedded.apiserver import __main__ as program
+from serveplane.embedded.apiserver.auth.aggregation import Aggregation
 from serveplane.embedded.apiserver.gc import GarbageCollector
 from serveplane.embedded.apiserver.namespaces import NamespaceController
 from serveplane.embedded.apiserver.protection import Protection
@@ -17,6 +18,6 @@ async def _nothing(self: object) -> None:
 
 
 if __name__ == "__main__":
-    for loop in (GarbageCollector, NamespaceController, Protection):
+    for loop in (Aggregation, GarbageCollector, NamespaceController, Protection):
         loop.drain = _nothing  # type: ignore[method-assign, assignment]
     program.main(sys.argv[1:])

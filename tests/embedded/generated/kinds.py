@@ -1,4 +1,4 @@
-"""The kinds of the generated runs: where they live, what their objects may say (mostly right, sometimes wrong), what their status may say."""
+"""The kinds of the generated runs: where they live, what their objects and their status may say, mostly right."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -60,9 +60,7 @@ odd_labels = rarely(labels, one({"bad key!": "x"}, {"k": "not valid!"}, {"k": "v
 counts = one(0, 1, 2, 5)
 odd_counts = rarely(counts, one(-1, "x", 1.5, None, 2**40))
 small_amounts = some(cpu=one("100m", "0.5", 1, "2"), memory=one("1Gi", "1024Mi", "128974848", "1e3"))
-amounts = rarely(
-    small_amounts, one({"cpu": "-1"}, {"cpu": "x"}, {"memory": {}}, {"example.com/gpu": "1.5"}, {"nonsense": "1"})
-)
+amounts = rarely(small_amounts, one({"cpu": "-1"}, {"cpu": "x"}, {"memory": {}}, {"example.com/gpu": "1.5"}))
 selector_terms = some(
     matchLabels=labels,
     matchExpressions=st.lists(
@@ -108,11 +106,15 @@ containers = members(
     command=st.lists(texts, max_size=2),
     lifecycle=one({"preStop": {"exec": {"command": ["x"]}}}, {"preStop": {}}),
 )
-volumes = members(
-    "name",
-    ("v", "w"),
-    emptyDir=some(medium=one("Memory", ""), sizeLimit=one("1Gi", "1.5Gi")),
-    configMap=some(name=one("a"), defaultMode=one(420, 1000), items=st.just([{"key": "k", "path": "p"}])),
+volumes = st.lists(
+    one(
+        {"name": "v"},
+        {"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1.5Gi"}},
+        {"name": "w", "configMap": {"name": "a", "items": [{"key": "k", "path": "p"}]}},
+        {"name": "w", "secret": {"secretName": "s", "defaultMode": 256}},
+    ),
+    max_size=2,
+    unique_by=lambda volume: volume["name"],
 )
 templates_spec = some(
     {"containers": containers},
@@ -155,7 +157,9 @@ def workload(**spec: Values) -> SearchStrategy[Json]:
     """Selector and template agree, most of the time."""
     template = some(
         {
-            "metadata": rarely(st.just({"labels": {"app": "a"}}), some(labels=labels)),
+            "metadata": rarely(
+                st.just({"labels": {"app": "a"}}), one({"labels": {"app": "b"}}, {"labels": {"app": "a", "k": "x"}})
+            ),
             "spec": st.one_of(simple_pod, templates_spec),
         }
     )
@@ -169,16 +173,7 @@ finished = some(
     observedGeneration=one(1, 2),
     conditions=members("type", ("Available", "Progressing"), status=one("True", "False"), reason=one("r")),
 )
-job_template = some(
-    {
-        "spec": some(
-            {
-                "containers": st.just([{"name": "c", "image": "x"}]),
-                "restartPolicy": rarely(one("Never", "OnFailure"), one("Always")),
-            }
-        )
-    }
-)
+job_template = st.just({"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}})
 job_spec = some(
     {"template": job_template},
     suspend=st.booleans(),
@@ -213,7 +208,6 @@ metric = one(
     {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
     {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1024Mi"}}},
     {"type": "Pods"},
-    {"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "1500m"}}},
 )
 autoscaler = some(
     {
@@ -240,6 +234,7 @@ rules = st.lists(
         resourceNames=one(["a"]),
         nonResourceURLs=one(["/x"]),
     ),
+    min_size=1,
     max_size=2,
 )
 subjects = st.lists(
@@ -278,7 +273,7 @@ ingress = some(
 )
 widget_spec = some(
     {"size": odd_counts},
-    mode=rarely(one("a", "b"), one("c", 1, None)),
+    mode=rarely(one("a", "b"), one("c", None)),
     tags=st.lists(one("a", "b", "c", "toolong", "X"), max_size=4),
     parts=members("name", ("a", "b", "c"), count=counts),
     free=one({}, {"x": 1}, {"x": {"y": [1, None]}}),
@@ -349,34 +344,13 @@ KINDS = (
         ),
     ),
     _core(
-        "persistentvolumeclaims",
-        "PersistentVolumeClaim",
-        some(
-            {
-                "spec": some(
-                    {
-                        "accessModes": rarely(one(["ReadWriteOnce"]), one([], ["Nope"])),
-                        "resources": rarely(
-                            one({"requests": {"storage": "1Gi"}}, {"requests": {"storage": "2Gi"}}),
-                            one({}, {"requests": {"storage": "0"}}),
-                        ),
-                    },
-                    storageClassName=one("", "s"),
-                    volumeMode=one("Block", "Filesystem", "X"),
-                    volumeName=one("v"),
-                )
-            }
-        ),
-        status=some(phase=one("Bound", "Lost"), capacity=one({"storage": "1Gi"})),
-    ),
-    _core(
         "persistentvolumes",
         "PersistentVolume",
         some(
             {
                 "spec": some(
                     {
-                        "capacity": rarely(st.just({"storage": "1Gi"}), one({}, {"storage": "-1"})),
+                        "capacity": one({"storage": "1Gi"}, {"storage": "2Gi"}),
                         "accessModes": one(["ReadWriteOnce"], ["ReadOnlyMany"]),
                     },
                     hostPath=one({"path": "/x"}, {"path": "/x", "type": "Directory"}),
@@ -395,10 +369,11 @@ KINDS = (
         some(
             subsets=st.lists(
                 some(
-                    addresses=st.lists(one({"ip": "1.2.3.4"}, {"ip": "1.2.3.5"}), max_size=2),
+                    addresses=members("ip", ("1.2.3.4", "1.2.3.5"), least=1),
                     ports=members("port", (80, 81), name=one("http", "grpc")),
                 ),
-                max_size=2,
+                min_size=1,
+                max_size=1,
             )
         ),
     ),  # type: ignore[arg-type]
@@ -453,7 +428,7 @@ KINDS = (
             {
                 "spec": some(
                     {
-                        "schedule": rarely(one("* * * * *", "@hourly"), one("nonsense", "", "TZ=UTC * * * * *")),
+                        "schedule": rarely(one("* * * * *", "@hourly"), one("")),
                         "jobTemplate": some({"spec": job_spec}),
                     },
                     suspend=st.booleans(),
@@ -560,7 +535,7 @@ KINDS = (
         "Lease",
         some(
             spec=some(
-                holderIdentity=one("a", "b", ""),
+                {"holderIdentity": one("a", "b")},
                 leaseDurationSeconds=one(15, 0, -1),
                 renewTime=one("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00Z"),
                 leaseTransitions=odd_counts,
@@ -582,7 +557,7 @@ KINDS = (
             {"provisioner": one("example.com/p", "Bad Name")},
             reclaimPolicy=one("Retain", "X"),
             volumeBindingMode=one("WaitForFirstConsumer", "X"),
-            parameters=one({"a": "b"}, {"": "x"}),
+            parameters=one({"a": "b"}, {"c": "d"}),
             allowVolumeExpansion=st.booleans(),
             mountOptions=one(["ro"]),
         ),
@@ -601,10 +576,13 @@ KINDS = (
                         conditions=some(ready=st.booleans()),
                         hostname=one("h", "Bad Host"),
                     ),
+                    min_size=1,
                     max_size=2,
                 ),
             },
-            ports=st.lists(some(name=one("http", "Bad"), port=one(80, 70000), protocol=one("TCP", "X")), max_size=2),
+            ports=st.lists(
+                some(name=one("http", "Bad"), port=one(80, 70000), protocol=one("TCP", "X")), min_size=1, max_size=2
+            ),
         ),
     ),
     Kind(

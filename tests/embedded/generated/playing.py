@@ -110,7 +110,9 @@ class Side:
     def _sent(self, method: str, path: str, operation: Operation, live: Json, query: dict[str, str]) -> Answer:
         body: Any = self._marked(self.resolved(operation.body, operation, live), operation)
         if method == "PUT" and not live and isinstance(body, dict):  # an update that creates knows no version yet
-            body["metadata"] = {key: item for key, item in body["metadata"].items() if key not in ("resourceVersion", "uid")}
+            body["metadata"] = {
+                key: item for key, item in body["metadata"].items() if key not in ("resourceVersion", "uid")
+            }
         if operation.content == "application/yaml":
             body = yaml.safe_dump(body).encode()
         return self.api.call(method, path, body, operation.content, {"Accept": operation.accept}, **query)
@@ -177,7 +179,12 @@ class Side:
     def events(self, kind: Kind, accept: str = "application/json", **query: str) -> list[Any]:
         path = kind.collection(self.space)
         found = self.api.watch(path, seconds=WATCH_SECONDS, accept=accept, **query)
-        return [normal(_plain(event)) for event in found if _concerns(event, kind, self.space) and not _is_tick(event)]
+        whole = "sendInitialEvents" in query
+        return [
+            normal(_plain(event))
+            for event in found
+            if _concerns(event, kind, self.space) and not _is_tick(event, whole)
+        ]
 
     def _seen(self, answer: Answer, path: str) -> list[Any]:
         warnings = sorted(answer.headers.get("warning", "").split(", 299 - "))
@@ -196,13 +203,17 @@ def _undescribed(value: Any) -> Any:
     """Tables are compared but for the prose about their columns."""
     if isinstance(value, dict) and value.get("kind") == "Table":
         columns = value.get("columnDefinitions")
-        return {**value, "columnDefinitions": [{**column, "description": ""} for column in columns] if columns else columns}
+        return {
+            **value,
+            "rows": value.get("rows") or [],
+            "columnDefinitions": [{**column, "description": ""} for column in columns] if columns else columns,
+        }
     return value
 
 
-def _is_tick(event: Json) -> bool:
-    """Bookmarks come when the time for one has come; only the end of the first state is an answer."""
-    return event.get("type") == "BOOKMARK" and "annotations" not in event["object"]["metadata"]
+def _is_tick(event: Json, whole: bool) -> bool:
+    """Bookmarks come when the time for one has come; only the one after the first state is an answer, where that was asked for."""
+    return event.get("type") == "BOOKMARK" and not (whole and "annotations" in event["object"]["metadata"])
 
 
 def _concerns(event: Json, kind: Kind, space: str) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from serveplane.embedded.apiserver.streams import spdy, websocket
 from serveplane.embedded.apiserver.streams.portforward import Socket, forward
+from serveplane.embedded.streams import spdy, websocket
 from serveplane.http import ConnectionLost
 from tests.counts import SEED
 

@@ -53,8 +53,8 @@ class Options:
 
     grace: int | None = None
     propagation: str = ""
-    uid: str = ""
-    version: str = ""
+    uid: str | None = None
+    version: str | None = None
     dry_run: bool = False
 
     @classmethod
@@ -84,7 +84,7 @@ class Options:
             listed = msgspec.json.encode(dry_run).decode()
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [unsupported_option("dryRun", listed, ["All"])])
         return cls(
-            grace, propagation, preconditions.get("uid") or "", preconditions.get("resourceVersion") or "", bool(dry_run)
+            grace, propagation, preconditions.get("uid"), preconditions.get("resourceVersion"), bool(dry_run)
         )
 
     def shown(self) -> Json:
@@ -206,12 +206,12 @@ def _namespace_content(resource: Resource, value: Json) -> bool:
 def _check(resource: Resource, live: Json, options: Options) -> None:
     metadata = live["metadata"]
     tail = "The object might have been deleted and then recreated"
-    if options.uid and options.uid != metadata["uid"]:
+    if options.uid is not None and options.uid != metadata["uid"]:
         why = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). {tail}"
         )
         raise errors.conflict(resource.kind, resource.group, metadata["name"], why)
-    if options.version and options.version != metadata["resourceVersion"]:
+    if options.version is not None and options.version != metadata["resourceVersion"]:
         given, now = options.version, metadata["resourceVersion"]
         differs = (
             f"the ResourceVersion in the precondition ({given}) does not match the ResourceVersion in record ({now})"

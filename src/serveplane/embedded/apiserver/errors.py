@@ -31,6 +31,8 @@ class Refusal(Exception):
         self.details = details
         self.retry_after = retry_after
         self.metadata: Json = {}
+        self.misfit = ""
+        """What does not fit its type, if that is why: those who made the value tell it in their own way."""
 
     def status(self) -> Json:
         status: Json = {

@@ -55,7 +55,8 @@ def check_type(value: Json, resource: Resource) -> None:
         raise errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
-    raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
+    cause = errors.Cause("FieldValueInvalid", f'Invalid value: "{kind}": must be {resource.kind}', "kind")
+    raise errors.invalid(str(kind), resource.group, (value.get("metadata") or {}).get("name", ""), [cause])
 
 
 def understood(core: "Core", request: Request, resource: Resource, value: Json, problems: list[str]) -> Json:

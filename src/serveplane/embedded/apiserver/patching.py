@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from serveplane.embedded.apiserver import body, errors, managed
 from serveplane.embedded.apiserver.incoming import check_type, report, understood
 from serveplane.embedded.apiserver.kinds import codec
@@ -76,10 +78,21 @@ def _patched(kind: str, live: Json, content: Any, resource: Resource) -> Json:
     return result
 
 
+def _understood(core: "Core", request: Request, resource: Resource, value: Json) -> Json:
+    """What a patch made of the object; where that fits no type, the patch is to blame, not the object."""
+    try:
+        return understood(core, request, resource, value, [])
+    except errors.Refusal as refusal:
+        if not refusal.misfit:
+            raise
+        shown = msgspec.json.encode(msgspec.json.encode(value).decode()).decode()
+        cause = errors.Cause("FieldValueInvalid", f"Invalid value: {shown}: {refusal.misfit}", "patch")
+        raise errors.invalid("", "", "", [cause]) from None
+
+
 def _checked(core: "Core", request: Request, resource: Resource, live: Json, value: Json) -> Json:
     check_type(value, resource)
-    problems: list[str] = []
-    value = understood(core, request, resource, value, problems)
+    value = _understood(core, request, resource, value)
     if value["metadata"].get("namespace", "") not in ("", live["metadata"].get("namespace", "")):
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
     check_name(value, live["metadata"]["name"])

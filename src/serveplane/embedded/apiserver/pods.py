@@ -73,8 +73,8 @@ async def eviction(core: "Core", request: Request, resource: Resource) -> Answer
     chosen = Options(
         options.get("gracePeriodSeconds"),
         options.get("propagationPolicy") or "",
-        preconditions.get("uid") or "",
-        preconditions.get("resourceVersion") or "",
+        preconditions.get("uid"),
+        preconditions.get("resourceVersion"),
         request.dry_run or options.get("dryRun") == ["All"],
     )
     try:
@@ -125,7 +125,7 @@ def _over_budget(value: Json) -> errors.Refusal:
 async def log(core: "Core", request: Request, resource: Resource) -> Answer:
     """Fetched from the pod's node, as a kubelet offers it."""
     pod = found(core, resource, request.target.namespace, request.target.name).value()
-    container = _container(pod, request.query.get("container", ""))
+    container = chosen_container(pod, request.query.get("container", ""))
     if not pod["spec"].get("nodeName"):
         return Answer(200, b"", "text/plain")
     host, port = node_address(core, pod["spec"]["nodeName"])
@@ -158,7 +158,7 @@ async def _streamed(response: http.ClientResponse) -> AsyncIterator[bytes]:
         await response.close()
 
 
-def _container(pod: Json, asked: str) -> str:
+def chosen_container(pod: Json, asked: str) -> str:
     spec, name = pod["spec"], pod["metadata"]["name"]
     listed = [
         one["name"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from serveplane.embedded.apiserver import errors, representation
-from serveplane.embedded.apiserver.request import Answer, Request
+from serveplane.embedded.apiserver.request import Answer, Request, unsupported_option
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.selecting import Selection, selection
 from serveplane.embedded.store import Expired, Key, Record
@@ -62,6 +62,7 @@ async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
 def _page(core: "Core", request: Request, resource: Resource, chosen: Selection) -> tuple[list[Record], Json]:
     limit = request.number("limit") or 0
     token = request.query.get("continue", "")
+    _check_match(request)
     if token or request.query.get("resourceVersionMatch") == "Exact":
         return _exact(core, request, resource, chosen, limit, token)
     _check_version(core, request)
@@ -78,22 +79,23 @@ def _current(core: "Core", resource: Resource, chosen: Selection) -> list[Record
 
 
 def _check_version(core: "Core", request: Request) -> None:
-    match, version = request.query.get("resourceVersionMatch", ""), request.query.get("resourceVersion", "")
-    if match and not version:
-        raise _bad_option(
-            "resourceVersionMatch", "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
-    if match not in ("", "NotOlderThan", "Exact"):
-        raise _bad_option(
-            "resourceVersionMatch", f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
-        )
+    version = request.query.get("resourceVersion", "")
     if version and parse_version(version) > core.store.version:
         raise too_large_version(parse_version(version), core.store.version)
 
 
-def _bad_option(field: str, message: str) -> errors.Refusal:
-    reason = "FieldValueForbidden" if message.startswith("Forbidden") else "FieldValueNotSupported"
-    return errors.invalid("ListOptions", "meta.k8s.io", "", [errors.Cause(reason, message, field)])
+def _check_match(request: Request) -> None:
+    match, causes = request.query.get("resourceVersionMatch", ""), list[errors.Cause]()
+    if match and not request.query.get("resourceVersion"):
+        why = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        causes.append(errors.Cause("FieldValueForbidden", why, "resourceVersionMatch"))
+    if match == "Exact" and request.query.get("resourceVersion") == "0":
+        why = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        causes.append(errors.Cause("FieldValueForbidden", why, "resourceVersionMatch"))
+    if match not in ("", "NotOlderThan", "Exact"):
+        causes.append(unsupported_option("resourceVersionMatch", f'"{match}"', ["Exact", "NotOlderThan", ""]))
+    if causes:
+        raise errors.invalid("ListOptions", "meta.k8s.io", "", causes)
 
 
 def too_large_version(asked: int, now: int) -> errors.Refusal:

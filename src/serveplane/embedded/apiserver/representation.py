@@ -116,6 +116,8 @@ def many(
     if form.kind == METADATA:
         kind, version = "PartialObjectMetadataList", f"{META_GROUP}/{form.version}"
         items = [errors.encoded(partial(msgspec.json.decode(item), form)) for item in items]
+        if not items:  # nothing is told as null here, by the real server too
+            return errors.encoded({"kind": kind, "apiVersion": version, "metadata": metadata, "items": None})
     elif resource.custom is None:
         start = prefix(resource)
     head = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (

@@ -54,6 +54,8 @@ class Request:
     user: User
     target: Target = NO_TARGET
     warnings: list[str] = field(default_factory=list)
+    query_text: str = ""
+    """The query as it was sent: `exec` has its words there, one after the other under one name."""
 
     def flag(self, name: str) -> bool:
         """A boolean parameter, as Go reads them: present and empty means true."""

@@ -31,7 +31,6 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "namespaces": ("status.phase",),
     "nodes": ("spec.unschedulable",),
     "replicationcontrollers": ("status.replicas",),
-    "replicasets.apps": ("status.replicas",),
     "jobs.batch": ("status.successful",),
 }
 REGARDING = {f"regarding.{path.partition('.')[2]}": path for path in _INVOLVED}

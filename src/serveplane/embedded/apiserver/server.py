@@ -95,7 +95,7 @@ class ApiServer:
         except http.PayloadTooLarge:
             refusal = errors.too_large(LIMIT)
             return http.Response(refusal.code, [("Content-Type", "application/json")], errors.encoded(refusal.status()))
-        asked = Request(request.method, request.path, parse_query(request.query), headers, body, ANONYMOUS)
+        asked = Request(request.method, request.path, parse_query(request.query), headers, body, ANONYMOUS, query_text=request.query)
         answer = await self._answered(asked, known=False, peer=request.peer)
         if answer.upgrade is not None:
             return http.Upgrade(answer.upgrade, list(answer.headers.items()), answer.status)

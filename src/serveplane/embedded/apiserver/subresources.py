@@ -7,7 +7,7 @@ from serveplane.embedded.apiserver import accounts, errors, patching, pods, read
 from serveplane.embedded.apiserver.auth import reviews
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.streams import portforward
+from serveplane.embedded.apiserver.streams import commands, portforward
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
@@ -21,7 +21,8 @@ SPECIAL: dict[tuple[str, str], Handler] = {
     ("pods", "eviction"): pods.eviction,
     ("pods", "log"): pods.log,
     ("serviceaccounts", "token"): accounts.token,
-    **{("pods", name): pods.streaming for name in ("exec", "attach", "proxy")},
+    **{("pods", name): commands.pass_on for name in ("exec", "attach")},
+    ("pods", "proxy"): pods.streaming,
     ("pods", "portforward"): portforward.portforward,
     ("services", "proxy"): pods.streaming,
     ("nodes", "proxy"): pods.streaming,

@@ -66,7 +66,7 @@ class Watch:
             cursor, first = self._begin()
             if first:
                 yield await self._joined([("ADDED", record) for record in first])
-            if self._initial and self._bookmarks:
+            if (self._initial or self._text in ("", "0")) and self._bookmarks:
                 yield self._bookmark(initial_end=True)
             async for part in self._follow(cursor):
                 yield part

@@ -165,7 +165,8 @@ async def update(core: "Core", request: Request, resource: Resource, subresource
         if value["metadata"].get("uid"):
             raise _other_uid(resource, value["metadata"], name, "")
         value["metadata"].pop("resourceVersion", None)
-        return Answer(201, await shown(core, request, resource, await create_value(core, request, resource, value)))
+        data = await create_value(core, request, resource, value)
+        return Answer(201, await shown(core, request, resource, data))
 
     if not value["metadata"].get("resourceVersion") and (resource.custom or resource.bucket in GUARDED):
         cause = errors.Cause(
@@ -234,7 +235,7 @@ async def change_record(
     live = await core.convert.from_storage(resource, record.value())
     wanted = await transform(core.convert.copied(live))
     _check_preconditions(resource, live, wanted)
-    if not applied:
+    if not applied and live["metadata"].get("managedFields"):  # owners that nobody kept record of are not invented
         own(core, request, resource, wanted, live, subresource)
     write = Write(request, resource, wanted, live, subresource, applied)
     core.kinds.prepare_update(core, write)
@@ -265,7 +266,8 @@ def _seen_version(metadata: Json) -> str:
 def _other_uid(resource: Resource, metadata: Json, name: str, live_uid: str) -> errors.Refusal:
     group = f"{resource.group}/" if resource.custom else ""
     plural = STORED_AS.get(resource.bucket, resource.plural)
-    place = f"{'' if resource.bucket == 'events' else '/registry'}/{group}{plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
+    root = "" if resource.bucket == "events" else "/registry"
+    place = f"{root}/{group}{plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
     told = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {live_uid}"
     why = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {told}"
     return errors.conflict(resource.plural, resource.group, name, why)

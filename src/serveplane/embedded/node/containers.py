@@ -110,6 +110,11 @@ class Container:
             await self._hook(hook, "PreStop", grace)
         await process.stop(max(grace - (self._clock.monotonic() - started), 0.05))
 
+    @property
+    def latest_run(self) -> Run | None:
+        """What the current run was started with; commands beside it get the same."""
+        return self._run if self.process is not None else None
+
     async def execute(self, words: list[str], timeout: float) -> tuple[int, bytes]:
         """Run a command beside the container, in its environment; its exit code and output."""
         if self._run is None:

@@ -88,7 +88,7 @@ async def start(words: Sequence[str], environment: Mapping[str, str], folder: Pa
     try:
         transport, _ = await loop.subprocess_exec(
             lambda: ends, *words, stdin=asyncio.subprocess.DEVNULL, env=dict(environment), cwd=str(folder),
-            start_new_session=True, preexec_fn=_die_with_parent if LIBC else None)
+            start_new_session=True, preexec_fn=die_with_parent if LIBC else None)
     except (OSError, ValueError) as problem:   # ValueError: a NUL in a word
         raise StartFailed(_sentence(words, folder, problem)) from problem
     return Process(transport, ends, before)
@@ -122,7 +122,7 @@ class _Ends(asyncio.SubprocessProtocol):
         self.closed.set()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

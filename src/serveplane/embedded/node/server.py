@@ -5,6 +5,8 @@ from urllib.parse import parse_qs
 
 from serveplane.clock import Clock, parse_timestamp, timestamp
 from serveplane.embedded.node.agent import Agent
+from serveplane.embedded.node.containers import Container
+from serveplane.embedded.node.exec import Options, execute, show, upgraded
 from serveplane.embedded.node.logs import LogQuery, LogWriter, follow_log, read_log
 from serveplane.embedded.node.volumes import MountFailed, check_part
 from serveplane.http import Handler, Request, Response, Router, StatusError
@@ -22,6 +24,8 @@ class NodeServer:
         self._agent = agent
         self._clock = clock
         self.router = Router([("GET", "/containerLogs/{namespace}/{pod}/{container}", self._guarded(self.logs)),
+                              ("GET,POST", "/exec/{namespace}/{pod}/{container}", self._guarded(self.execute)),
+                              ("GET,POST", "/attach/{namespace}/{pod}/{container}", self._guarded(self.attach)),
                               ("GET", "/stats/summary", self._guarded(self.summary)),
                               ("GET", "/healthz", self.health)])
 
@@ -47,6 +51,28 @@ class NodeServer:
         if query.follow:
             return Response(200, headers, follow_log(file, writer, query))
         return Response(200, headers, read_log(file, query))
+
+    async def execute(self, request: Request) -> Response:
+        options, run = Options.of(request.query), self._container(request).latest_run
+        if run is None:
+            raise StatusError(400, f'container "{request.params["container"]}" is not running\n')
+        if not options.words:
+            raise StatusError(400, "you must specify at least 1 command for the container\n")
+        return upgraded(request, options, lambda channels: execute(run, options, channels))
+
+    async def attach(self, request: Request) -> Response:
+        params = request.params
+        file, writer = self._log_file(Key(params["namespace"], params["pod"]), params["container"], previous=False)
+        lines = follow_log(file, writer, LogQuery(follow=True, tail=0))
+        return upgraded(request, Options.of(request.query), lambda channels: show(lines, channels))
+
+    def _container(self, request: Request) -> Container:
+        params = request.params
+        pod = self._agent.pods.get(Key(params["namespace"], params["pod"]))
+        container = pod.container(params["container"]) if pod else None
+        if container is None:
+            raise StatusError(404, f'container "{params["container"]}" is not on this node\n')
+        return container
 
     def _log_file(self, key: Key, name: str, previous: bool) -> tuple[Path, LogWriter | None]:
         pod = self._agent.pods.get(key)

@@ -57,9 +57,10 @@ def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
     try:
         out = struct.decode(value, walk, "")
     except codec.WrongType as error:
-        raise errors.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
-        ) from None
+        told = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        refusal = errors.bad_request(told)
+        refusal.misfit = str(error)
+        raise refusal from None
     problems += [f'unknown field "{path}"' for path in walk.unknown]
     return out
 

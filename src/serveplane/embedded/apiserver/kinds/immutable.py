@@ -122,12 +122,11 @@ def _priority(value: Json, live: Json) -> Iterator[Cause]:
 
 
 def _claim(value: Json, live: Json) -> Iterator[Cause]:
+    bound = (live.get("status") or {}).get("phase") == "Bound"
+    free = ("volumeName", "volumeAttributesClassName", *(["resources"] if bound else []))
+
     def fixed(spec: Json) -> Json:
-        return {
-            key: item
-            for key, item in spec.items()
-            if key not in ("volumeName", "resources", "volumeAttributesClassName")
-        }
+        return {key: item for key, item in spec.items() if key not in free}
 
     if fixed(value["spec"]) != fixed(live["spec"]) or (
         live["spec"].get("volumeName") and value["spec"].get("volumeName") != live["spec"]["volumeName"]

@@ -41,9 +41,13 @@ def check_metadata(resource: Resource, metadata: Json, live: Json | None = None)
         yield Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")
     elif live is None:
         yield from _name(resource, name)
+    prefix = metadata.get("generateName") or ""
+    if prefix and live is None and resource.plural not in PATH_NAMES and not names.is_dns_subdomain(prefix.rstrip("-") + "a"):
+        yield invalid("metadata.generateName", prefix, SUBDOMAIN)
     yield from check_labels(metadata.get("labels") or {}, "metadata.labels")
     yield from _annotations(metadata.get("annotations") or {})
-    yield from _owners(metadata.get("ownerReferences") or ())
+    if resource.bucket != "events":
+        yield from _owners(metadata.get("ownerReferences") or ())
     for finalizer in metadata.get("finalizers") or ():
         if not names.is_qualified_name(finalizer):
             yield invalid("metadata.finalizers", finalizer, QUALIFIED)

@@ -4,6 +4,7 @@ Types and unknown fields are the codec's business; what may not change is in `im
 """
 
 import re
+import zoneinfo
 from collections.abc import Iterator
 
 import msgspec
@@ -226,6 +227,18 @@ def _daemon_strategy(value: Json, path: str) -> Iterator[Cause]:
         yield missing(at(path, "maxUnavailable"), "cannot be 0 when maxSurge is 0")
 
 
+def _time_zone(value: Json, path: str) -> Iterator[Cause]:
+    name = value.get("timeZone")
+    if name is not None and name not in zoneinfo.available_timezones():
+        yield invalid(at(path, "timeZone"), name, f"unknown time zone {name}")
+
+
+def _pod_management(value: Json, path: str) -> Iterator[Cause]:
+    found = value.get("podManagementPolicy")
+    if found not in ("OrderedReady", "Parallel"):
+        yield invalid(at(path, "podManagementPolicy"), found, "must be 'OrderedReady' or 'Parallel'")
+
+
 def _job(value: Json, path: str) -> Iterator[Cause]:
     if value.get("completionMode") == "Indexed" and value.get("completions") is None:
         yield missing(at(path, "completions"), "when completion mode is Indexed")
@@ -338,7 +351,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "apps.v1.DeploymentSpec": (_REPLICAS, workload("deployment"), _template_restarts("Always"), _deployment),
     "apps.v1.ReplicaSetSpec": (_REPLICAS, workload("deployment"), _template_restarts("Always")),
-    "apps.v1.StatefulSetSpec": (_REPLICAS, workload("statefulset"), _template_restarts("Always")),
+    "apps.v1.StatefulSetSpec": (_REPLICAS, _pod_management, workload("statefulset"), _template_restarts("Always")),
     "apps.v1.DaemonSetSpec": (_REPLICAS, workload("daemonset"), _template_restarts("Always")),
     "apps.v1.DeploymentStrategy": (enum("type", "Recreate", "RollingUpdate"), _strategy),
     "batch.v1.JobSpec": (
@@ -346,7 +359,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         not_negative("parallelism", "completions", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds"),
         _job,
     ),
-    "batch.v1.CronJobSpec": (required("schedule"), enum("concurrencyPolicy", "Allow", "Forbid", "Replace")),
+    "batch.v1.CronJobSpec": (
+        required("schedule"),
+        enum("concurrencyPolicy", "Allow", "Forbid", "Replace"),
+        not_negative("startingDeadlineSeconds"),
+        _time_zone,
+    ),
     "autoscaling.v2.HorizontalPodAutoscalerSpec": (_autoscaler,),
     "autoscaling.v2.CrossVersionObjectReference": (_scale_target,),
     "autoscaling.v2.MetricSpec": (_metric,),

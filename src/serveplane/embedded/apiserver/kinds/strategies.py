@@ -157,6 +157,12 @@ def _service_update(core: "Core", write: "Write") -> None:
     for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"):
         if field not in spec and field in old:
             spec[field] = old[field]
+    if spec["type"] != "LoadBalancer" and old.get("type") == "LoadBalancer":
+        spec.pop("allocateLoadBalancerNodePorts", None)
+    if spec["type"] == "ClusterIP" and old.get("type") in ("NodePort", "LoadBalancer"):
+        spec.pop("externalTrafficPolicy", None)
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
     if old.get("type") == "ExternalName" or not spec.get("clusterIP"):
         _service(core, write.resource, write.value)
         write.value["status"] = write.live.get("status", {})

@@ -188,8 +188,8 @@ KINDS: dict[str, tuple[Column, ...]] = {
         made("Reference", cells.scale_target),
         made("Targets", cells.metrics),
         text("MinPods", "spec.minReplicas", empty="<unset>"),
-        number("MaxPods", "spec.maxReplicas"),
-        number("Replicas", "status.currentReplicas"),
+        number("MaxPods", "spec.maxReplicas", "string"),
+        number("Replicas", "status.currentReplicas", "string"),
         AGE,
     ),
     "poddisruptionbudgets.policy": columns(

@@ -16,8 +16,8 @@ from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.streams.spdy import PROTOCOL_ERROR, Pipe, Session, SpdyError, Stream, StreamReset
-from serveplane.embedded.apiserver.streams.websocket import WebSocket, accept_key
+from serveplane.embedded.streams.spdy import PROTOCOL_ERROR, Pipe, Session, SpdyError, Stream, StreamReset
+from serveplane.embedded.streams.websocket import WebSocket, accept_key
 from serveplane.objects import Json
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ Messages have no meaning of their own here, so fragments are handed on as they c
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 
 from serveplane import http
 
@@ -14,6 +15,15 @@ CONTROL_BYTES = 125
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 FIN, MASKED, LENGTH = 0x80, 0x80, 0x7F
 NORMAL, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1000, 1002, 1003, 1009
+
+
+def agreed(headers: Mapping[str, str], protocols: Sequence[str]) -> dict[str, str] | None:
+    """How to say yes to a client that asks for a WebSocket with one of the protocols; None if it cannot be."""
+    key, wanted = headers.get("sec-websocket-key", ""), headers.get("sec-websocket-protocol", "")
+    chosen = next((name for name in protocols if name in [word.strip() for word in wanted.split(",")]), None)
+    if headers.get("sec-websocket-version") != "13" or not key or chosen is None:
+        return None
+    return {"Upgrade": "websocket", "Sec-WebSocket-Accept": accept_key(key), "Sec-WebSocket-Protocol": chosen}
 
 
 def accept_key(key: str) -> str:
@@ -31,6 +41,8 @@ class WebSocket:
     def __init__(self, tunnel: http.Tunnel) -> None:
         self._tunnel = tunnel
         self._over = False
+        self._whole = True
+        """Whether the frame last read was the end of its message."""
 
     async def read(self) -> bytes:
         """The next bytes, or b"" once the peer has said that it closes."""
@@ -47,6 +59,26 @@ class WebSocket:
                 case _ if opcode != PONG:
                     await self._end(UNSUPPORTED)
         return b""
+
+    async def message(self) -> bytes | None:
+        """The next whole message, put together from its fragments, or None once the peer has said that it closes."""
+        pieces, size = list[bytes](), 0
+        while not self._over:
+            opcode, payload = await self._frame()
+            if opcode == PING:
+                await self._send(PONG, payload)
+            elif opcode == CLOSE:
+                await self._end(NORMAL)
+            elif opcode in (CONTINUATION, TEXT, BINARY):
+                pieces.append(payload)
+                size += len(payload)
+                if size > FRAME_BYTES:
+                    await self._end(TOO_BIG)
+                elif self._whole:
+                    return b"".join(pieces)
+            elif opcode != PONG:
+                await self._end(UNSUPPORTED)
+        return None
 
     async def write(self, data: bytes) -> None:
         await self._send(BINARY, data)
@@ -66,6 +98,8 @@ class WebSocket:
         if size > FRAME_BYTES:
             await self._end(TOO_BIG)
             return PONG, b""
+        if opcode < CLOSE:
+            self._whole = bool(first & FIN)
         mask = await self._tunnel.read_exactly(4)
         return opcode, unmasked(await self._tunnel.read_exactly(size), mask)
 

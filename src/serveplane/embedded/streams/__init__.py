@@ -1,0 +1,1 @@
+"""Many streams over one connection, as kubectl and kubelets speak them: SPDY and WebSockets, the server's half."""
