@@ -1,5 +1,6 @@
 """What a program written for KServe's SDK finds under the same names."""
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ from serveplane.dataplane.modelserver.predictor import passed_on
 from serveplane.dataplane.sdk import (
     InferInput,
     InferRequest,
+    Model,
     ModelServer,
     PredictorConfig,
     get_predict_input,
     get_predict_response,
 )
 from serveplane.http.headers import Headers
+from tests.unit.dataplane.serving import Server
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +34,28 @@ def test_keywords_of_the_server_are_taken() -> None:
     assert (options.predictor_host, options.predictor_protocol, options.predictor_retries) == ("iris:80", "v2", 2)
     with pytest.raises(TypeError, match="nonsense"):
         ModelServer(nonsense=1)
+
+
+class Marked(Model):
+    def __init__(self, name: str) -> None:
+        super().__init__(name, return_response_headers=True)
+
+    def predict(self, payload: Any, headers: Any, response_headers: Any) -> Any:
+        response_headers["x-mark"] = "1"
+        return {"predictions": payload["instances"]}
+
+    async def postprocess(self, result: Any, headers: Any = None, response_headers: Any = None) -> Any:
+        response_headers |= {"x-more": "2", "content-type": "application/x-mine"}
+        return result
+
+
+async def test_a_model_may_send_headers_of_its_own(tmp_path: Path) -> None:
+    server = await Server(tmp_path).add(Marked("m"))
+    response = await server("POST", "/v1/models/m:predict", {"instances": [1]})
+    assert (response.headers.get("x-mark"), response.headers.get("x-more")) == ("1", "2")
+    assert response.headers.get_all("content-type") == ["application/x-mine"]
+    other = await server("POST", "/v1/models/m:predict", {"nonsense": 1})
+    assert (other.status, other.headers.get("x-mark")) == (500, None)   # a model that stumbles over its input is at fault itself
 
 
 def v2(array: Any, datatype: str) -> InferRequest:

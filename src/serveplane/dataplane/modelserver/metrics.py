@@ -28,6 +28,7 @@ class Metrics:
         self._plain: dict[str, tuple[_Histogram, _Histogram, _Histogram]] = {}   # those of a prediction, found by one look
         self._answers: dict[tuple[str, int], int] = {}
         self.loaded: dict[str, bool] = {}
+        self.read_by: dict[str, str] = {}   # how each model's file was read, where there is more than one way
 
     def observe(self, step: str, model: str, seconds: float) -> None:
         histogram = self._histogram(step, model)
@@ -61,6 +62,7 @@ class Metrics:
         self._histograms = {key: value for key, value in self._histograms.items() if key[1] != model}
         self._plain.pop(model, None)
         self.loaded.pop(model, None)
+        self.read_by.pop(model, None)
 
     def text(self) -> str:
         return "\n".join([*self._histogram_lines(), *self._counter_lines(), *self._gauge_lines()]) + "\n"
@@ -84,6 +86,10 @@ class Metrics:
         yield "# TYPE serveplane_model_ready gauge"
         for model, ready in sorted(self.loaded.items()):
             yield f'serveplane_model_ready{{model_name="{_escaped(model)}"}} {int(ready)}'
+        yield "# HELP serveplane_model_info how the file of a model was read"
+        yield "# TYPE serveplane_model_info gauge"
+        for model, way in sorted(self.read_by.items()):
+            yield f'serveplane_model_info{{model_name="{_escaped(model)}",read_by="{_escaped(way)}"}} 1'
 
 
 def _series(name: str, model: str, histogram: _Histogram) -> Iterator[str]:

@@ -29,8 +29,9 @@ class Verb(StrEnum):
 class Model:
     """One served model. Not ready until `load` has returned."""
 
-    def __init__(self, name: str, predictor: "Predictor | None" = None) -> None:
+    def __init__(self, name: str, predictor: "Predictor | None" = None, *, return_response_headers: bool = False) -> None:
         self.name = name
+        self.required_response_headers = return_response_headers   # predict and postprocess get a third argument to fill
         self.ready = False
         self.predictor = predictor   # set by the server when it runs as a transformer or explainer
         self.clock: Clock = SYSTEM
@@ -80,8 +81,11 @@ class Model:
     async def healthy(self) -> bool:
         return self.ready
 
-    async def answer(self, payload: Payload, headers: Headers, verb: Verb, metrics: Metrics) -> Any:
-        """One request through preprocess, predict or explain, and postprocess, each of them timed."""
+    async def answer(self, payload: Payload, headers: Headers, verb: Verb, metrics: Metrics,
+                     response_headers: dict[str, str] | None = None) -> Any:
+        """One request through preprocess, predict or explain, and postprocess, each of them timed. What they want to be sent
+        beside the answer is put into `response_headers`."""
+        more = {} if response_headers is None else response_headers
         if not self.ready:
             raise ModelNotReady(self.name)
         kind = type(self)
@@ -91,29 +95,30 @@ class Model:
             payload = await self._timed("preprocess", metrics, self.preprocess, payload, headers)
         if verb is Verb.EXPLAIN:
             return await self._timed("explain", metrics, self.explain, payload, headers)
-        result = await self._timed("predict", metrics, self.predict, payload, headers)
+        result = await self._timed("predict", metrics, self.predict, payload, headers, more)
         if kind.postprocess is Model.postprocess:
             metrics.observe("postprocess", self.name, 0.0)
             return result
-        return await self._timed("postprocess", metrics, self.postprocess, result, headers)
+        return await self._timed("postprocess", metrics, self.postprocess, result, headers, more)
 
-    async def _timed(self, step: str, metrics: Metrics, function: Callable[..., Any], value: Any, headers: Headers) -> Any:
+    async def _timed(self, step: str, metrics: Metrics, function: Callable[..., Any], value: Any, *headers: Any) -> Any:
         began = self.clock.monotonic()
-        result = function(value, headers) if _takes_headers(function) else function(value)
+        wanted = min(_arity(function), 3 if self.required_response_headers else 2)
+        result = function(value, *headers[:wanted - 1])
         if hasattr(result, "__await__"):
             result = await result
         metrics.observe(step, self.name, self.clock.monotonic() - began)
         return result
 
 
-_ARITY: dict[Any, bool] = {}
+_ARITY: dict[Any, int] = {}
 
 
-def _takes_headers(function: Callable[..., Any]) -> bool:
-    """KServe lets a user leave `headers` out of a method's signature; so do we."""
+def _arity(function: Callable[..., Any]) -> int:
+    """How many arguments it takes: KServe lets a user leave the headers out of a method's signature; so do we."""
     plain = getattr(function, "__func__", function)
     if plain not in _ARITY:
         parameters = inspect.signature(function).parameters.values()
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        _ARITY[plain] = len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        _ARITY[plain] = 3 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
     return _ARITY[plain]

@@ -93,6 +93,8 @@ class Repository:
         self._models[model.name] = model
         self._failures.pop(model.name, None)
         self._metrics.loaded[model.name] = model.ready
+        if model.read_by:
+            self._metrics.read_by[model.name] = model.read_by
         if old is not None:
             old.stop()
 

@@ -99,8 +99,7 @@ class Application:
     def finished(self, response: Response, request: Request, endpoint: str) -> Response:
         """The answer as it goes out, counted."""
         if CORRELATION in request.headers.index:
-            response.headers = Headers(response.headers)   # the usual ones are shared by all answers
-            response.headers.add(CORRELATION.decode(), request.headers.index[CORRELATION].decode("latin-1"))
+            _with(response, {CORRELATION.decode(): request.headers.index[CORRELATION].decode("latin-1")})
         self.metrics.answered(endpoint, response.status)
         return response
 
@@ -150,8 +149,9 @@ class Application:
     async def _v1(self, request: Request, route: Route) -> Response:
         model = self._model(route)
         payload, event = v1.decode(request.headers, await request.read())
-        result = await model.answer(payload, request.headers, Verb(route.endpoint), self.metrics)
-        return Response(200, *v1.encode(result, model.name, event))
+        more: dict[str, str] = {}
+        result = await model.answer(payload, request.headers, Verb(route.endpoint), self.metrics, more)
+        return _with(Response(200, *v1.encode(result, model.name, event)), more)
 
     # V2
 
@@ -182,8 +182,9 @@ class Application:
         infer = v2.decode(model.name, request.headers, await request.read(), route.version)
         if not infer.request_id:
             infer.request_id = self.clock.uuid()
-        result = await model.answer(infer, request.headers, Verb.PREDICT, self.metrics)
-        return Response(200, *v2.encode(result, infer))
+        more: dict[str, str] = {}
+        result = await model.answer(infer, request.headers, Verb.PREDICT, self.metrics, more)
+        return _with(Response(200, *v2.encode(result, infer)), more)
 
     # The model repository extension
 
@@ -254,6 +255,14 @@ def _v2_route(name: str, version: str, rest: list[str]) -> Route | None:
         case ["ready"]: return Route("model ready", ("GET", "HEAD"), name, version)
         case ["infer"]: return Route("infer", ("POST",), name, version)
     return None
+
+
+def _with(response: Response, more: dict[str, str]) -> Response:
+    if more:
+        response.headers = Headers(response.headers)   # the usual ones are shared by all answers
+        for name, value in more.items():
+            response.headers.set(name, value)
+    return response
 
 
 def _error(status: int, message: str, headers: list[tuple[str, str]] | None = None) -> Response:
