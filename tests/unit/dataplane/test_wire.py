@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from serveplane.dataplane.storage import wire
 from serveplane.dataplane.storage.connection import Response
-from serveplane.dataplane.storage.moving import Mover
+from serveplane.dataplane.storage.moving import Mover, Target
 from serveplane.dataplane.storage.wire import Broken, TooLate, Wire
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -112,7 +112,7 @@ def test_bytes_reach_the_file_whoever_refuses_to_splice(refused: str, tmp_path: 
 
     monkeypatch.setattr(os, "splice", splice)
     content, mover, reached = BODY * 30, Mover(), 0
-    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    target = Target(os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT), threading.Lock())
 
     def written(count: int) -> None:
         nonlocal reached
@@ -120,10 +120,10 @@ def test_bytes_reach_the_file_whoever_refuses_to_splice(refused: str, tmp_path: 
 
     with listening(OK + b"Content-Length: %d\r\n\r\n" % len(content) + content) as connection:
         response = Response(connection.exchange("GET", "/", {}), connection, "http://h/")
-        while mover.move(response, descriptor, reached, len(content) - reached, lambda _: None, written) and reached < len(content):
+        while mover.move(response, target, reached, len(content) - reached, lambda _: None, written) and reached < len(content):
             pass
     mover.close()
-    os.close(descriptor)
+    os.close(target.descriptor)
     assert (tmp_path / "file").read_bytes() == content
     assert (len(used) > 1) == (refused != "the socket")
 

@@ -124,8 +124,8 @@ class Staging:
 class Journal:
     """Remembers written ranges; one small append each, so nothing is lost but the tail when the process dies."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    def __init__(self, path: Path, afresh: bool = False) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if afresh else 0), 0o644)
 
     def add(self, start: int, end: int) -> None:
         if end > start:

@@ -14,7 +14,7 @@ from serveplane.clock import SYSTEM, Clock
 from serveplane.dataplane.storage.connection import Connections, Response
 from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, StorageError, shown
 from serveplane.dataplane.storage.files import Checksum, Listing, RemoteFile
-from serveplane.dataplane.storage.moving import Mover
+from serveplane.dataplane.storage.moving import Mover, Target
 from serveplane.dataplane.storage.progress import Progress
 from serveplane.dataplane.storage.staging import Journal, Staging, missing
 from serveplane.dataplane.storage.verification import RunningHash
@@ -38,7 +38,7 @@ class _Download:
     """A file on its way: open, partly written."""
 
     file: RemoteFile
-    descriptor: int
+    target: Target
     journal: Journal | None
     left: int                      # pieces not finished yet
     running: RunningHash | None    # if there is a checksum to compare with
@@ -114,7 +114,8 @@ class Transfer:
 
     def _pieces_of(self, file: RemoteFile) -> Iterator[_Piece]:
         cut = self._is_cut(file)
-        gaps = missing(file.size, self._staging.written(file)) if cut and file.size is not None else [(0, file.size)]
+        written = self._staging.written(file) if cut else []
+        gaps = missing(file.size, written) if cut and file.size is not None else [(0, file.size)]
         step = self._settings.piece_bytes if cut else None
         spans = [span for start, end in gaps for span in _cut(start, end, step)]
         spans = spans or [(file.size or 0, file.size)]   # all was written but not verified: one empty piece takes the last step
@@ -122,8 +123,9 @@ class Transfer:
         os.ftruncate(descriptor, (file.size or 0) if cut else 0)
         running = None
         if self._settings.verify and file.checksum is not None:
-            running = RunningHash(descriptor, file.checksum.algorithm, file.size, self._staging.written(file) if cut else ())
-        download = _Download(file, descriptor, Journal(self._staging.journal(file)) if cut else None, len(spans), running)
+            running = RunningHash(descriptor, file.checksum.algorithm, file.size, written)
+        journal = Journal(self._staging.journal(file), afresh=not written) if cut else None
+        download = _Download(file, Target(descriptor, threading.Lock()), journal, len(spans), running)
         self._open_downloads.add(download)
         for start, end in spans:
             yield _Piece(download, start, end)
@@ -156,7 +158,7 @@ class Transfer:
         if piece.start == piece.end:
             return
         if piece.download.journal is not None and piece.end is not None:
-            _allocate(piece.download.descriptor, piece.start, piece.end - piece.start)
+            _allocate(piece.download.target.descriptor, piece.start, piece.end - piece.start)
         reached, idle = piece.start, 0
         while True:
             began = reached
@@ -248,7 +250,7 @@ class Transfer:
     def _close(self, download: _Download) -> None:
         with self._lock:
             self._open_downloads.discard(download)
-        os.close(download.descriptor)
+        os.close(download.target.descriptor)
         if download.journal is not None:
             download.journal.close()
 
@@ -276,10 +278,10 @@ class _Reader:
         self._window_began, self._window_bytes = transfer._clock.monotonic(), 0
 
     def run(self, mover: Mover) -> None:
-        piece, response, descriptor = self._piece, self._response, self._piece.download.descriptor
+        piece, response, target = self._piece, self._response, self._piece.download.target
         while piece.end is None or self.reached < piece.end:
             limit = None if piece.end is None else piece.end - self.reached
-            if not mover.move(response, descriptor, self.reached, limit, self._keep_pace, self._written):
+            if not mover.move(response, target, self.reached, limit, self._keep_pace, self._written):
                 break
         if piece.end is not None and self.reached < piece.end:
             raise Interrupted(f"{shown(response.url)} ended {piece.end - self.reached} bytes early")

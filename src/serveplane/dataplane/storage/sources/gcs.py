@@ -29,8 +29,11 @@ def listing(uri: str, patterns: Patterns, environment: Mapping[str, str]) -> Lis
     endpoint = endpoint if "://" in endpoint else f"http://{endpoint}"
     authorize, objects = _listed(endpoint, bucket, prefix.strip("/"), environment, trust)
     exact = [file for file in objects if file.path == prefix]
-    placed = [_placed(file, prefix) for file in objects if file not in exact] or [_placed(file, prefix) for file in exact]
-    return Listing(checked([file for file in placed if file is not None], patterns, uri), authorize, trust)
+    below_it = [placed for file in objects if file not in exact and (placed := _placed(file, prefix)) is not None]
+    if below_it or not exact:
+        return Listing(checked(below_it, patterns, uri), authorize, trust)
+    single = [placed for file in exact if (placed := _placed(file, prefix)) is not None]   # asked for by name: no pattern hides it
+    return Listing(checked(single, Patterns(), uri), authorize, trust)
 
 
 def _listed(endpoint: str, bucket: str, prefix: str, environment: Mapping[str, str], trust: Trust) -> tuple[Authorize, list[RemoteFile]]:

@@ -20,6 +20,7 @@ def listing(uri: str, patterns: Patterns, environment: Mapping[str, str]) -> Lis
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     if not bucket:
         raise StorageError(f"{uri} names no bucket")
+    prefix = prefix.lstrip("/")
     trust, base = trust_of(environment), base_url(bucket, environment)
     authorize = _authorize(environment, trust)
     objects = list(_objects(base, prefix.rstrip("/"), authorize, trust))
