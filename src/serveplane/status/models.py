@@ -26,9 +26,10 @@ def model_status(pods: Sequence[Json], serving: bool, rolling: bool, previous: J
 
 
 def invalid(reason: FailureReason, message: str, previous: Json) -> Json:
-    """The spec cannot become a workload at all."""
+    """The spec cannot become a workload at all; copies of what it was before go on."""
     active = ((previous.get("states") or {}).get("activeModelState")) or ""
-    return {"transitionStatus": "InvalidSpec", "states": _states(active, "FailedToLoad"),
+    copies = {"copies": previous["copies"]} if previous.get("copies") else {}
+    return {**copies, "transitionStatus": "InvalidSpec", "states": _states(active, "FailedToLoad"),
             "lastFailureInfo": {"reason": reason.value, "message": message}}
 
 

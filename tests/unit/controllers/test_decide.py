@@ -141,7 +141,9 @@ def test_what_cannot_be_rendered_changes_nothing_and_says_why() -> None:
     status = outcome(seen, plan, {}).status
     assert told(status, "Ready")["reason"] == "NoSupportingRuntime"
     assert status["modelStatus"]["transitionStatus"] == "InvalidSpec"
-    assert status["url"] == before["url"]
+    kept = ("url", "clusterServingRuntimeName")
+    assert [status[field] for field in kept] == [before[field] for field in kept]
+    assert status["modelStatus"]["copies"] == before["modelStatus"]["copies"]
 
 
 def test_held_back_updates_still_follow_the_users_edits() -> None:

@@ -266,16 +266,22 @@ def _stopped(scene: _Scene) -> Json:
 
 
 def _invalid(scene: _Scene) -> Json:
-    """Nothing could be rendered; what served before may still serve, so its addresses stay."""
+    """Nothing could be rendered; what served before may still serve, so its addresses, runtime and copies stay."""
     failure, previous = scene.plan.failure, scene.previous
     assert failure is not None
     predictor = Told(COMPONENT_READY[ComponentKind.PREDICTOR], FALSE, failure.reason.value, failure.message)
     conditions = [predictor, Told(INGRESS_READY, UNKNOWN), Told(STOPPED, FALSE)]
-    report = Report(mode=scene.world.mode, generation=_generation(scene.world), conditions=conditions, runtime=_runtime(scene),
+    report = Report(mode=scene.world.mode, generation=_generation(scene.world), conditions=conditions,
+                    runtime=_runtime(scene) or _known_runtime(previous),
                     model_status=invalid(failure.reason, failure.message, previous.get("modelStatus") or {}),
                     url=str(previous.get("url") or ""), address=str((previous.get("address") or {}).get("url") or ""),
                     component_urls=_known_urls(previous))
     return status_of(report, previous, scene.world.now)
+
+
+def _known_runtime(previous: Json) -> tuple[str, str] | None:
+    fields = (("ServingRuntime", "servingRuntimeName"), ("ClusterServingRuntime", "clusterServingRuntimeName"))
+    return next(((scope, str(previous[field])) for scope, field in fields if previous.get(field)), None)
 
 
 def _known_urls(previous: Json) -> dict[ComponentKind, str]:
