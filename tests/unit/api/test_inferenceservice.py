@@ -82,6 +82,10 @@ REFUSALS = {
         service(predictor={"model": {"modelFormat": {"name": "x"}}, "storageUris": uris(("gs://a", "/mnt/../etc"))}),
         [f"{PREDICTOR}.storageUris[0].mountPath"],
     ),
+    "mount path with dots in a name": (
+        service(predictor={"model": {"modelFormat": {"name": "x"}}, "storageUris": uris(("gs://a", "/mnt/a..b"))}),
+        [f"{PREDICTOR}.storageUris[0].mountPath"],
+    ),
     "mount path is the root": (
         service(predictor={"model": {"modelFormat": {"name": "x"}}, "storageUris": uris(("gs://a", "/"))}),
         [f"{PREDICTOR}.storageUris[0].mountPath"],

@@ -75,7 +75,7 @@ def _mount_problems(entry: StorageUri, at: FieldPath) -> Iterator[FieldError]:
     if not entry.uri:
         yield FieldError(at / "uri", "must not be empty")
     path = entry.mount_path
-    if not path.startswith("/") or path == "/" or ".." in path.split("/"):
+    if not path.startswith("/") or path == "/" or ".." in path:
         yield FieldError(at / "mountPath", f"must be an absolute path below / without '..', not {path!r}")
 
 
