@@ -1,16 +1,19 @@
 """Several processes behind one port: each is a whole server, and the kernel deals connections out."""
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 
 from serveplane.clock import SYSTEM, Clock, wait_until
 
 log = logging.getLogger(__name__)
 WORKER = "SERVEPLANE_WORKER"
 FOLDER = "SERVEPLANE_WORKERS_FOLDER"   # where workers find each other
+LONGEST = 64   # characters; the path of a socket may have no more than about a hundred
 SETTLED_SECONDS = 5.0   # a worker that dies sooner than this never worked: the others will not either
 
 
@@ -23,9 +26,23 @@ async def supervise(count: int, grace: float, clock: Clock = SYSTEM) -> int:
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
-    with tempfile.TemporaryDirectory(prefix="serveplane-") as folder:   # its owner's alone
+    with _meeting_place() as folder:
         codes = await asyncio.gather(*(_keep(number, folder, stop, clock, grace) for number in range(1, count + 1)))
     return next((code for code in codes if code), 0)
+
+
+@contextlib.contextmanager
+def _meeting_place() -> Iterator[str]:
+    """A folder for the workers' sockets, its owner's alone; "" if there is nowhere to write."""
+    try:
+        usual = tempfile.gettempdir()
+        made = tempfile.TemporaryDirectory(prefix="serveplane-", dir=usual if len(usual) < LONGEST else "/tmp")
+    except OSError as error:
+        log.warning("models loaded or unloaded later reach only one worker: no folder for temporary files (%s)", error)
+        yield ""
+        return
+    with made as folder:
+        yield folder
 
 
 async def _keep(number: int, folder: str, stop: asyncio.Event, clock: Clock, grace: float) -> int:
