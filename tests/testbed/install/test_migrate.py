@@ -1,9 +1,11 @@
 """From KServe to here and back: what KServe made goes on as it was, each way.
 
-The objects are KServe's own, recorded, and written under its field manager. Its definitions are not at hand here, so ours stand in.
+The objects are KServe's own, recorded, and written under its field manager. Its definitions are used where $KSERVE_DEFINITIONS names them
+(a checkout's `config/crd/full`, say); elsewhere ours stand in.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -20,6 +22,7 @@ from tests.testbed.install.conftest import Run, await_definitions
 from tests.testbed.install.moving import Id, Past, Snapshot
 
 pytestmark = [pytest.mark.testbed, pytest.mark.skipif(not GOLDEN.exists(), reason=f"KServe's recorded objects are not at {GOLDEN}")]
+DEFINITIONS = os.environ.get("KSERVE_DEFINITIONS") or "config/crd"
 WEBHOOKS = "validatingwebhookconfiguration,mutatingwebhookconfiguration"
 
 
@@ -51,7 +54,7 @@ class Move:
 
 @pytest.fixture(scope="module")
 def move(played: Testbed, kubectl: Run) -> Move:
-    kubectl("apply", "--server-side", "-k", "config/crd")
+    kubectl("apply", "--server-side", "-k", DEFINITIONS)
     await_definitions(kubectl)
     return run_apart(lambda: _moved(played, kubectl))
 
@@ -66,6 +69,7 @@ async def _moved(bed: Testbed, kubectl: Run) -> Move:
         await move.look(past)
         await _ours(bed, kubectl, past, move)
         await asyncio.to_thread(kubectl, "delete", WEBHOOKS, "-l", "app.kubernetes.io/part-of=kserve")   # KServe's replace them
+        await asyncio.to_thread(kubectl, "apply", "--server-side", "--force-conflicts", "-k", DEFINITIONS)
         await _theirs_again(past, move)
     return move
 
