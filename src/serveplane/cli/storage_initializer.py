@@ -19,6 +19,7 @@ def run(args: argparse.Namespace) -> int:
     if len(args.pairs) % 2:
         print("each SRC needs a DEST", file=sys.stderr)
         return 2
+    from serveplane.dataplane.storage.deadline import Deadline
     from serveplane.dataplane.storage.download import download
     from serveplane.dataplane.storage.files import Patterns, patterns_from
     from serveplane.dataplane.storage.transfer import TransferSettings
@@ -27,9 +28,10 @@ def run(args: argparse.Namespace) -> int:
     patterns = Patterns(tuple(args.allow) or given.allow, tuple(args.ignore) or given.ignore)
     settings = TransferSettings(max(1, args.connections), stall_seconds=args.stall, deadline_seconds=args.deadline,
                                 verify=not args.no_verify)
+    deadline = Deadline(args.deadline)
     for uri, destination in zip(args.pairs[::2], args.pairs[1::2], strict=True):
         try:
-            download(uri, destination, patterns, settings)
+            download(uri, destination, patterns, settings, deadline=deadline)
         except StorageError as error:
             print(f"{shown(uri)} cannot be downloaded: {error}", file=sys.stderr)
             return 1

@@ -24,6 +24,7 @@ class Store:
     stalls_left: int = 0
     busy_left: int = 0                    # answers 503
     lives: int | None = None              # requests, then it only ever answers 503
+    region: str = ""                      # of S3: whoever signs for another is told
     ranges: bool = True
     md5_etags: bool = True
     corrupt: bool = False
@@ -60,6 +61,8 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path if self.path.startswith("http://") else unquote(parts.path)
         if store.take("busy_left") or (store.lives is not None and len(store.asked) > store.lives):
             return self.answer(503, {}, b"busy")
+        if store.region and f"/{store.region}/" not in self.headers.get("Authorization", ""):
+            return self.answer(301, {"x-amz-bucket-region": store.region, "Content-Type": "application/xml"}, b"<Error/>")
         if path in store.answers:
             return self.answer(*store.answers[path])
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}

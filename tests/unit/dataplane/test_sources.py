@@ -110,6 +110,15 @@ def test_s3_requests_are_signed(store: Store, tmp_path: Path) -> None:
         assert "hidden" not in str(headers)
 
 
+def test_a_bucket_of_another_region_is_asked_there(store: Store, tmp_path: Path) -> None:
+    store.region = "eu-west-1"
+    keys = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hidden"}
+    assert fetched("s3://bucket/models/iris", tmp_path, environment(store, **keys)) == IRIS
+    store.region = "../elsewhere"
+    with pytest.raises(StorageError, match="answered 301"):
+        fetched("s3://bucket/models/iris", tmp_path / "2", environment(store, **keys))
+
+
 def test_storage_spec_wins(store: Store, tmp_path: Path) -> None:
     spec = json.dumps({"type": "s3", "endpoint_url": store.url, "access_key_id": "from-spec", "secret_access_key": "s"})
     fetched("s3://bucket/models/iris", tmp_path, {"STORAGE_CONFIG": spec, "STORAGE_OVERRIDE_CONFIG": '{"region": "r-1"}'})
@@ -267,6 +276,14 @@ def test_local_files_are_linked(tmp_path: Path) -> None:
 def test_refusals_say_what_to_do(uri: str, part: str, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=part):
         fetched(uri, tmp_path / "d", {})
+
+
+def test_of_an_error_only_code_and_message_are_told(store: Store, tmp_path: Path) -> None:
+    body = b"<Error><Code>InvalidAccessKeyId</Code><Message>No such key.</Message><AWSAccessKeyId>AKIAHIDDEN</AWSAccessKeyId></Error>"
+    store.answers["/bucket"] = (403, {"Content-Type": "application/xml"}, body)
+    with pytest.raises(Forbidden, match="answered 403: InvalidAccessKeyId: No such key") as error:
+        fetched("s3://bucket/m", tmp_path, environment(store, AWS_ACCESS_KEY_ID="AKIAHIDDEN", AWS_SECRET_ACCESS_KEY="s"))
+    assert "AKIAHIDDEN" not in str(error.value)
 
 
 def test_forbidden_is_told_apart(store: Store, tmp_path: Path) -> None:

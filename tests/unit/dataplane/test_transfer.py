@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from serveplane.dataplane.storage import wire
+from serveplane.dataplane.storage.deadline import Deadline
 from serveplane.dataplane.storage.download import download
 from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, NotFound, StorageError
 from serveplane.dataplane.storage.files import Patterns, RemoteFile
@@ -203,6 +204,16 @@ def test_the_deadline_holds_while_nothing_comes(store: Store, tmp_path: Path, mo
     store.stall_after, store.stalls_left = 10_000, 100
     with pytest.raises(DeadlineOver):
         fetch(store, tmp_path, TransferSettings(connections=2, piece_bytes=50_000, stall_seconds=60.0, deadline_seconds=0.2))
+
+
+def test_the_deadline_holds_for_listings_and_for_all_that_share_it(store: Store, tmp_path: Path) -> None:
+    store.lives = 0
+    with pytest.raises(DeadlineOver):
+        fetch(store, tmp_path, TransferSettings(deadline_seconds=0.05, attempts=6))
+    over = Deadline(-1.0)
+    store.lives = None
+    with pytest.raises(DeadlineOver):
+        download(f"{store.url}/m/model.bin", str(tmp_path), None, FAST, {}, io.StringIO(), deadline=over)
 
 
 def test_a_disk_without_room_is_known_at_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

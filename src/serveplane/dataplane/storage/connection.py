@@ -17,7 +17,7 @@ from serveplane.dataplane.storage.errors import Interrupted, StorageError, refus
 from serveplane.dataplane.storage.wire import Answer, Broken, Idle, TooLate, Wire, nothing
 
 REDIRECTS = 5
-ERROR_BYTES = 2048
+ERROR_BYTES = 8192
 _CLEAN = re.compile(r"[!-~]*")                  # what may stand in the first line of a request as it is
 _VALUE = re.compile(r"[\t -~\x80-\xff]*")       # what may stand in a header
 Headers = dict[str, str]
@@ -113,14 +113,14 @@ class Connections:
         for _ in range(REDIRECTS + 1):
             sent = authorize(method, url, dict(headers)) if _same_server(first, url) else _harmless(headers)
             response = self._send(method, url, sent, body)
-            if response.status not in (301, 302, 303, 307, 308):
+            if response.status not in (301, 302, 303, 307, 308) or response.status in accept:
                 break
             url = _next_hop(url, response)
             self._drop(response)
         else:
             raise StorageError(f"{shown(first)} redirects more than {REDIRECTS} times")
         if response.status not in accept:
-            said = _said(response)
+            said = words_of(response)
             self._drop(response)
             raise refusal(response.status, url, said)
         return response
@@ -242,14 +242,18 @@ def _next_hop(url: str, response: Response) -> str:
     return target
 
 
-def _said(response: Response) -> str:
-    """The server's own words, if they are short text."""
-    if "json" not in (kind := response.header("Content-Type")) and "xml" not in kind and not kind.startswith("text/plain"):
+def words_of(response: Response) -> str:
+    """The server's own words, if they are short text. Of XML only code and message: the rest repeats what we sent, keys among it."""
+    kind = response.header("Content-Type")
+    if "json" not in kind and "xml" not in kind and not kind.startswith("text/plain"):
         return ""
     try:
-        return " ".join(response.read(ERROR_BYTES).decode(errors="replace").split())[:200]
+        text = response.read(ERROR_BYTES).decode(errors="replace")
     except StorageError:
         return ""
+    if "xml" in kind or text.lstrip().startswith("<"):
+        text = ": ".join(re.findall(r"<(?:Code|Message)>([^<]*)<", text))
+    return " ".join(text.split())[:200]
 
 
 def _unreachable(url: str, error: Exception) -> StorageError:

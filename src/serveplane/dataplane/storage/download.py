@@ -12,6 +12,7 @@ from serveplane import pod
 from serveplane.clock import SYSTEM, Clock
 from serveplane.dataplane.storage import sources
 from serveplane.dataplane.storage.archives import is_archive, unpack
+from serveplane.dataplane.storage.deadline import Deadline
 from serveplane.dataplane.storage.errors import Interrupted, StorageError, shown
 from serveplane.dataplane.storage.files import Listing, Patterns
 from serveplane.dataplane.storage.progress import Progress
@@ -23,8 +24,9 @@ MODELS = "/mnt/models"
 
 
 def download(uri: str, destination: str, patterns: Patterns | None = None, settings: TransferSettings | None = None,
-             environment: Mapping[str, str] = os.environ, output: IO[str] | None = None, clock: Clock = SYSTEM) -> Path:
-    """The folder that then holds the model. Raises StorageError in one sentence."""
+             environment: Mapping[str, str] = os.environ, output: IO[str] | None = None, clock: Clock = SYSTEM,
+             deadline: Deadline | None = None) -> Path:
+    """The folder that then holds the model. Raises StorageError in one sentence. A deadline may be shared by several downloads."""
     folder, patterns = Path(pod.real_path(destination)), patterns or Patterns()
     source = local.path_of(uri)
     if source is not None and (uri.startswith(MODELS) or source == folder):
@@ -34,21 +36,24 @@ def download(uri: str, destination: str, patterns: Patterns | None = None, setti
         local.provide(uri, source, folder, patterns)
         return folder
     settings = settings or TransferSettings()
-    listing = _listed(uri, patterns, environment, settings, clock)
+    deadline = deadline or Deadline(settings.deadline_seconds, clock)
+    listing = _listed(uri, patterns, environment, settings.attempts, clock, deadline)
     staging = Staging(folder)
     with _alone(staging), Progress(shown(uri), output, clock) as progress:
-        Transfer(listing, staging, settings, progress, clock).run()
+        Transfer(listing, staging, settings, progress, clock, deadline).run()
         _finish(listing, staging)
     return folder
 
 
-def _listed(uri: str, patterns: Patterns, environment: Mapping[str, str], settings: TransferSettings, clock: Clock) -> Listing:
+def _listed(uri: str, patterns: Patterns, environment: Mapping[str, str], attempts: int, clock: Clock, deadline: Deadline) -> Listing:
     """The listing, asked for again while the source is busy or cannot be reached."""
-    for attempt in range(1, settings.attempts):
+    for attempt in range(1, attempts):
         try:
             return sources.listing(uri, patterns, environment)
         except Interrupted:
-            threading.Event().wait(min(30.0, 0.125 * 2**attempt) * (0.5 + clock.random()))
+            deadline.check()
+            pause = min(30.0, 0.125 * 2**attempt) * (0.5 + clock.random())
+            threading.Event().wait(min(pause, max(0.0, deadline.left())))
     return sources.listing(uri, patterns, environment)
 
 

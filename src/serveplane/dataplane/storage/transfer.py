@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from serveplane.clock import SYSTEM, Clock
 from serveplane.dataplane.storage.connection import Connections, Response
-from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, StorageError, shown
+from serveplane.dataplane.storage.deadline import Deadline
+from serveplane.dataplane.storage.errors import Changed, Corrupt, Interrupted, StorageError, shown
 from serveplane.dataplane.storage.files import Checksum, Listing, RemoteFile
 from serveplane.dataplane.storage.moving import Mover, Target
 from serveplane.dataplane.storage.progress import Progress
@@ -55,14 +56,15 @@ class _Piece:
 class Transfer:
     """One run over the files of a listing."""
 
-    def __init__(self, listing: Listing, staging: Staging, settings: TransferSettings, progress: Progress, clock: Clock = SYSTEM) -> None:
+    def __init__(self, listing: Listing, staging: Staging, settings: TransferSettings, progress: Progress, clock: Clock = SYSTEM,
+                 deadline: Deadline | None = None) -> None:
         self._listing, self._staging, self._settings, self._progress, self._clock = listing, staging, settings, progress, clock
         self._lock = threading.Lock()
         self._pieces: Iterator[_Piece] = iter(())
         self._open_downloads: set[_Download] = set()
         self._failure: BaseException | None = None
         self._stop = threading.Event()
-        self._deadline = None if settings.deadline_seconds is None else clock.monotonic() + settings.deadline_seconds
+        self._deadline = deadline or Deadline(settings.deadline_seconds, clock)
 
     def run(self) -> None:
         """Read everything that is missing; raises the first failure after all threads have stopped."""
@@ -176,7 +178,7 @@ class Transfer:
         seconds = 0.05 if idle == 0 else min(30.0, 0.125 * 2**idle) * (0.5 + self._clock.random())
         if self._stop.wait(seconds):
             raise reason
-        self._check_deadline()
+        self._deadline.check()
 
     def _read(self, piece: _Piece, start: int, connections: Connections, mover: Mover) -> int:
         """From `start` as far as the connection holds; raises _Cut with how far it got."""
@@ -219,11 +221,7 @@ class Transfer:
         """Asked by every thread while bytes come, and once a second while none do."""
         if self._stop.is_set():
             raise Interrupted("stopped")
-        self._check_deadline()
-
-    def _check_deadline(self) -> None:
-        if self._deadline is not None and self._clock.monotonic() > self._deadline:
-            raise DeadlineOver(f"the download did not finish within {self._settings.deadline_seconds:g} s")
+        self._deadline.check()
 
     def _piece_done(self, piece: _Piece) -> None:
         download = piece.download

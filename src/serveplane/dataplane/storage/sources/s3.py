@@ -4,26 +4,46 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from serveplane.dataplane.storage.connection import Authorize, Connections, Trust, no_credentials
-from serveplane.dataplane.storage.errors import StorageError
+from serveplane.dataplane.storage.connection import Authorize, Connections, Response, Trust, no_credentials, words_of
+from serveplane.dataplane.storage.errors import StorageError, refusal
 from serveplane.dataplane.storage.files import Checksum, Listing, Patterns, RemoteFile, below, checked
 from serveplane.dataplane.storage.sources.aws import Signer, provider
 from serveplane.dataplane.storage.sources.spec import with_storage_spec
 from serveplane.dataplane.storage.sources.trust import trust_from
 
 _PAGE_BYTES = 16 << 20
+_ELSEWHERE = (301, 307, 400, 403)       # how a bucket of another region may answer, with that region in a header
+_REGION = re.compile(r"[a-z0-9-]{2,32}")
 _MD5 = re.compile(r"[0-9a-f]{32}")
+
+
+class Elsewhere(Exception):
+    """The bucket is in another region than the one asked: each signs for itself."""
+
+    def __init__(self, region: str) -> None:
+        super().__init__(region)
+        self.region = region
 
 
 def listing(uri: str, patterns: Patterns, environment: Mapping[str, str]) -> Listing:
     environment = with_storage_spec(environment)
+    try:
+        return _listing(uri, patterns, environment)
+    except Elsewhere as found:
+        try:
+            return _listing(uri, patterns, {**environment, "AWS_REGION": found.region})
+        except Elsewhere:
+            raise StorageError(f"{uri}: its region cannot be found out") from None
+
+
+def _listing(uri: str, patterns: Patterns, environment: Mapping[str, str]) -> Listing:
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     if not bucket:
         raise StorageError(f"{uri} names no bucket")
     prefix = prefix.lstrip("/")
     trust, base = trust_of(environment), base_url(bucket, environment)
     authorize = _authorize(environment, trust)
-    objects = list(_objects(base, prefix.rstrip("/"), authorize, trust))
+    objects = list(_objects(base, prefix.rstrip("/"), authorize, trust, region_of(environment)))
     exact = [file for file in objects if file.path == prefix]
     files = [_placed(file, prefix) for file in exact or objects]
     return Listing(checked([file for file in files if file is not None], Patterns() if exact else patterns, uri), authorize, trust)
@@ -70,14 +90,16 @@ def _authorize(environment: Mapping[str, str], trust: Trust) -> Authorize:
     return Signer(provider(environment, trust), region_of(environment))
 
 
-def _objects(base: str, prefix: str, authorize: Authorize, trust: Trust) -> Iterator[RemoteFile]:
+def _objects(base: str, prefix: str, authorize: Authorize, trust: Trust, region: str) -> Iterator[RemoteFile]:
     """Every object whose key begins with the prefix, page by page."""
     import xml.etree.ElementTree as ElementTree
     connections, token = Connections(trust), ""
     try:
         while True:
             query = {"list-type": "2", "prefix": prefix, **({"continuation-token": token} if token else {})}
-            answer = connections.get(f"{base}?{urlencode(query)}", authorize=authorize).read(_PAGE_BYTES)
+            response = connections.get(f"{base}?{urlencode(query)}", authorize=authorize, accept=(200, *_ELSEWHERE))
+            _check_region(response, region)
+            answer = response.read(_PAGE_BYTES)
             try:
                 page = ElementTree.fromstring(answer)
             except ElementTree.ParseError as error:
@@ -90,6 +112,15 @@ def _objects(base: str, prefix: str, authorize: Authorize, trust: Trust) -> Iter
                 return
     finally:
         connections.close()
+
+
+def _check_region(response: Response, asked: str) -> None:
+    if response.status not in _ELSEWHERE:
+        return
+    region = response.header("x-amz-bucket-region")
+    if _REGION.fullmatch(region) and region != asked:
+        raise Elsewhere(region)
+    raise refusal(response.status, response.url, words_of(response))
 
 
 def _file(base: str, found: Any) -> RemoteFile | None:
