@@ -69,6 +69,21 @@ def _settled(body: Any) -> Any:
     return {**event, "id": "", "time": ""}
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["own arithmetic", "scikit-learn"])
+async def test_the_place_of_a_value_that_is_no_number_is_told(tmp_path: Path, own: bool) -> None:
+    server = await Server(tmp_path).add(SklearnModel("iris", models.save(models.classifier(), tmp_path / "iris"), own_arithmetic=own))
+    rows = np.array(ROWS, np.float32)
+    rows[1, 2] = np.nan
+    header = msgspec.json.encode({"inputs": [{"name": "x", "shape": [2, 4], "datatype": "FP32", "parameters": {"binary_data_size": 32}}]})
+    good = server.post(V1, {"instances": ROWS})
+    bad = server.post(V2, header + rows.tobytes(), [("Inference-Header-Content-Length", str(len(header)))])
+    (status, answer), fine = await asyncio.gather(bad, good)
+    assert (status, answer["error"].startswith("inputs[0].data[1][2]: ")) == (400, True)
+    assert fine == (200, {"predictions": [1, 1]})
+    status, answer = await server.post(V2, {"inputs": [{**TENSOR, "data": [[1e300, 1, 1, 1], [1, 1, 1, 1]]}]})
+    assert (status, answer["error"].startswith("inputs[0].data[0][0]: ")) == (400, True)
+
+
 async def test_the_headers_that_answers_share_stay_as_they_are(server: Server) -> None:
     body = msgspec.json.encode({"instances": ROWS})
     marked = await server.application(Request("POST", V1, [("x-request-id", "a7")], body))

@@ -6,6 +6,7 @@ turns out to be slow is called in a thread, so that health checks stay prompt; w
 The queue is bounded.
 """
 import asyncio
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,12 +19,14 @@ from serveplane.dataplane.modelserver.limits import BatchLimits
 from serveplane.dataplane.modelserver.tensors import Array
 
 Predict = Callable[[Array], Array]
+_NOT_A_NUMBER = re.compile("nan|infinit", re.IGNORECASE)
 
 
 class Waiting:
     """Rows in the queue, and whoever wants to know about them. Exactly one of the methods is called, in the loop's thread."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("at", "rows")
+    at: str       # what the request calls its rows, for the path of a mistake
     rows: Array
 
     @property
@@ -41,8 +44,8 @@ class Waiting:
 class _Awaited(Waiting):
     __slots__ = ("answer",)
 
-    def __init__(self, rows: Array, answer: "asyncio.Future[Array]") -> None:
-        self.rows, self.answer = rows, answer
+    def __init__(self, rows: Array, at: str, answer: "asyncio.Future[Array]") -> None:
+        self.rows, self.at, self.answer = rows, at, answer
 
     @property
     def gone(self) -> bool:
@@ -70,10 +73,10 @@ class Batcher:
         self._thread: ThreadPoolExecutor | None = None
         self.largest = 0           # rows of the largest batch so far
 
-    async def __call__(self, rows: Array) -> Array:
+    async def __call__(self, rows: Array, at: str = "instances") -> Array:
         """The prediction for these rows, at least one."""
         answer: asyncio.Future[Array] = asyncio.get_running_loop().create_future()
-        self.submit(_Awaited(rows, answer))
+        self.submit(_Awaited(rows, at, answer))
         return await answer
 
     def submit(self, waiting: Waiting) -> None:
@@ -179,7 +182,7 @@ class Batcher:
     def _finish(self, batch: list[Waiting], results: list[Array | Exception], seconds: float) -> None:
         self._usual_seconds += 0.2 * (seconds - self._usual_seconds)
         for waiting, result in zip(batch, results, strict=True):
-            waiting.deliver(_as_input_error(result) if isinstance(result, Exception) else result)
+            waiting.deliver(_as_input_error(result, waiting) if isinstance(result, Exception) else result)
 
 
 def _without_those_gone(batch: list[Waiting]) -> list[Waiting]:
@@ -197,9 +200,20 @@ def _fail(batch: list[Waiting], error: BaseException) -> None:
         waiting.deliver(error if isinstance(error, Exception) else Overloaded("the server is stopping"))
 
 
-def _as_input_error(error: Exception) -> Exception:
+def _as_input_error(error: Exception, waiting: Waiting) -> Exception:
     """Libraries say ValueError for rows that do not suit the model; anything else is the model's own trouble."""
-    return InvalidInput(_one_line(error)) if isinstance(error, ValueError) else error
+    if not isinstance(error, ValueError):
+        return error
+    sentence = _one_line(error)
+    return InvalidInput(sentence, _place(waiting) if _NOT_A_NUMBER.search(sentence) else "")
+
+
+def _place(waiting: Waiting) -> str:
+    """The first value that is no finite number: libraries say that there is one, but not where."""
+    rows = waiting.rows
+    if rows.dtype.kind != "f" or not len(odd := np.argwhere(~np.isfinite(rows))):
+        return ""
+    return waiting.at + "".join(f"[{index}]" for index in odd[0])
 
 
 def _one_line(error: Any) -> str:

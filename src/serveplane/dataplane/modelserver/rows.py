@@ -28,6 +28,13 @@ def rows_of(payload: Any, features: Sequence[str] | None = None, missing: bool =
     return _rows_of_json(payload, features, missing)
 
 
+def rows_called(payload: Any) -> str:
+    """What a request calls its rows, for the path of a mistake in them."""
+    if isinstance(payload, InferRequest):
+        return "inputs[0].data" if len(payload.infer_inputs) == 1 else "inputs"
+    return "inputs" if "inputs" in payload else "instances"
+
+
 def answer(payload: Any, model: str, result: Array) -> Any:
     """The result in the protocol of the request."""
     if not isinstance(payload, InferRequest):

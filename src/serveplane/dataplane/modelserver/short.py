@@ -9,6 +9,7 @@ from serveplane.dataplane.modelserver import v1, v2
 from serveplane.dataplane.modelserver.batching import Waiting
 from serveplane.dataplane.modelserver.errors import ModelNotReady
 from serveplane.dataplane.modelserver.model import Model
+from serveplane.dataplane.modelserver.rows import rows_called
 from serveplane.dataplane.modelserver.tensors import Array, InferRequest
 from serveplane.http.messages import Later, Request, Response
 
@@ -26,7 +27,7 @@ class Prediction(Waiting):
                  rows: Array) -> None:
         self._application, self._held, self._model, self._payload, self._event = application, held, model, payload, event
         self._began = application.clock.monotonic()
-        self.rows, self.later = rows, Later(request)
+        self.rows, self.at, self.later = rows, rows_called(payload), Later(request)
 
     @property
     def gone(self) -> bool:

@@ -7,7 +7,7 @@ from serveplane.dataplane.modelserver.batching import Batcher
 from serveplane.dataplane.modelserver.errors import ModelNotReady
 from serveplane.dataplane.modelserver.limits import BatchLimits
 from serveplane.dataplane.modelserver.model import Headers, Model, Payload
-from serveplane.dataplane.modelserver.rows import OUTPUT, answer, check_width, rows_of
+from serveplane.dataplane.modelserver.rows import OUTPUT, answer, check_width, rows_called, rows_of
 from serveplane.dataplane.modelserver.tensors import Array, InferRequest, datatype_of
 
 
@@ -41,7 +41,7 @@ class ArrayModel(Model):
         rows = self.rows_for(payload)
         if not self.ready:
             raise ModelNotReady(self.name)
-        return self.answer_of(payload, await self.batcher(rows))
+        return self.answer_of(payload, await self.batcher(rows, rows_called(payload)))
 
     def try_out(self) -> None:
         """Predict one row of zeros: the metadata learns what comes out, and the first request finds everything warm."""

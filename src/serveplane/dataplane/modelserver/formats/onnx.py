@@ -13,7 +13,7 @@ from serveplane.dataplane.modelserver.batching import Batcher
 from serveplane.dataplane.modelserver.errors import CannotLoad, InvalidInput
 from serveplane.dataplane.modelserver.limits import BatchLimits
 from serveplane.dataplane.modelserver.model import Headers, Model, Payload
-from serveplane.dataplane.modelserver.rows import rows_of
+from serveplane.dataplane.modelserver.rows import rows_called, rows_of
 from serveplane.dataplane.modelserver.tensors import Array, InferRequest, InferResponse, output
 
 _DATATYPES = {
@@ -63,7 +63,7 @@ class OnnxModel(Model):
     async def predict(self, payload: Payload, headers: Headers) -> Any:
         rows = self.rows_for(payload)
         if rows is not None:
-            return self.answer_of(payload, await self.batcher(rows))
+            return self.answer_of(payload, await self.batcher(rows, rows_called(payload)))
         return self._answer(payload, self._run(self._feeds(payload)))
 
     def stop(self) -> None:
