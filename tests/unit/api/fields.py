@@ -172,8 +172,15 @@ def shipped() -> Surroundings:
     return surroundings(argparse.Namespace(given=[], namespace="default", settings=None), beside)
 
 
-def outcome(without: Json, full: Json, path: Path) -> str:
-    """What the leaf does to this object."""
+def in_knative_mode(obj: Json) -> Json:
+    """The same service, to be run by Knative."""
+    metadata = obj["metadata"]
+    notes = {**metadata["annotations"], "serving.kserve.io/deploymentMode": "Knative"}
+    return {**obj, "metadata": {**metadata, "annotations": notes}}
+
+
+def outcome(without: Json, full: Json, path: Path, *, is_rendered: bool = True) -> str:
+    """What the leaf does to this object. Where nothing is rendered yet, what would be applied is pending."""
     context = shipped().context()
     objects = [stored(obj, context) for obj in (without, full)]
     verdict = validate(objects[1], None, context)
@@ -183,7 +190,7 @@ def outcome(without: Json, full: Json, path: Path) -> str:
         return WARNED
     if objects[0] == objects[1]:
         return FIXED
-    if planned(objects[0]) is None:
+    if not is_rendered or planned(objects[0]) is None:
         return PENDING
     return APPLIED if planned(objects[0]) != planned(objects[1]) else IGNORED
 

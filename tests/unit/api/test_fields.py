@@ -7,7 +7,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -177,13 +177,31 @@ def all_leaves(version: str, kind: str) -> tuple[tuple[str, ...], ...]:
     return tuple(path for path in paths if path[0] not in ("apiVersion", "kind", "metadata", "status"))
 
 
-def judged(version: str, kind: str, path: tuple[str, ...]) -> str:
+class Section(NamedTuple):
+    """A part of the page."""
+
+    version: str
+    kind: str
+    knative: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind} {self.version.split('/')[1]}{' in Knative mode' if self.knative else ''}"
+
+
+SECTIONS = sorted(
+    [*(Section(version, kind) for version, kind in SCHEMAS), Section("serving.kserve.io/v1beta1", "InferenceService", knative=True)],
+    key=lambda section: section.title,
+)
+
+
+def judged(section: Section, path: tuple[str, ...]) -> str:
     """The best that happens to the leaf in any object where it could matter."""
-    schema, found = SCHEMAS[version, kind](), set[str]()
-    bases = service_bases(path) if kind == "InferenceService" else other_bases(version, kind)
-    for base in bases:
+    schema, found = SCHEMAS[section.version, section.kind](), set[str]()
+    bases = service_bases(path) if section.kind == "InferenceService" else other_bases(section.version, section.kind)
+    for base in map(fields.in_knative_mode, bases) if section.knative else bases:
         for flipped in (False, True):
-            found.add(fields.outcome(*with_leaf(base, schema, path, flipped), path))
+            found.add(fields.outcome(*with_leaf(base, schema, path, flipped), path, is_rendered=not section.knative))
             if APPLIED in found or PENDING in found:
                 return APPLIED if APPLIED in found else PENDING
     return next(word for word in (WARNED, IGNORED, FIXED, REFUSED) if word in found)
@@ -214,14 +232,15 @@ def page() -> str:
         "",
         "*applied*: it changes a child object. *refused*: no object with it is accepted. *warned*: it is accepted and has no effect,",
         "which the API says when the object is applied. *fixed*: defaults always write the one value it can have.",
-        "*pending*: the controller of the kind does not act on it yet. Knative mode is not looked at here.",
+        "*pending*: the controller of the kind does not act on it yet. InferenceServices in Knative mode, whose children are not made",
+        "yet, have a part of their own.",
         "`part (n)` stands for its n fields, but for those that have a row of their own below it.",
         "Written by `tests/unit/api/test_fields.py --accept`.",
     ]
-    for version, kind in sorted(SCHEMAS, key=lambda pair: (pair[1], pair[0])):
-        outcomes = {path: judged(version, kind, path) for path in all_leaves(version, kind)}
+    for section in SECTIONS:
+        outcomes = {path: judged(section, path) for path in all_leaves(section.version, section.kind)}
         counts = ", ".join(f"{number} {word}" for word, number in sorted(Counter(outcomes.values()).items()))
-        lines += ["", f"## {kind} {version.split('/')[1]}", "", counts, "", "| field | |", "|---|---|"]
+        lines += ["", f"## {section.title}", "", counts, "", "| field | |", "|---|---|"]
         lines += [
             f"| `{name}`{f' ({number})' if number > 1 else ''} | {word} |" for name, number, word in condensed(outcomes)
         ]
@@ -253,16 +272,16 @@ def test_the_page_is_complete_and_ignores_nothing(accept: bool) -> None:
     if accept:
         PAGE.write_text(page())
     rows = rows_of(PAGE.read_text())
-    for version, kind in SCHEMAS:
-        found = rows[f"{kind} {version.split('/')[1]}"]
-        words = {path: written(found, path) for path in all_leaves(version, kind)}
+    for section in SECTIONS:
+        found = rows[section.title]
+        words = {path: written(found, path) for path in all_leaves(section.version, section.kind)}
         assert {readable(path) for path, word in words.items() if word in ("missing", IGNORED)} == set()
 
 
-@pytest.mark.parametrize(("version", "kind"), sorted(SCHEMAS), ids=lambda word: word.rsplit("/", 1)[-1])
-def test_every_leaf_fares_as_the_page_says(version: str, kind: str) -> None:
-    rows = rows_of(PAGE.read_text())[f"{kind} {version.split('/')[1]}"]
-    paths = all_leaves(version, kind)
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title.replace(" ", "-"))
+def test_every_leaf_fares_as_the_page_says(section: Section) -> None:
+    rows = rows_of(PAGE.read_text())[section.title]
+    paths = all_leaves(section.version, section.kind)
     chosen = Random(SEED).sample(paths, min(len(paths), COUNTS.fuzzed_objects // 25))
-    wrong = {readable(path): (judged(version, kind, path), written(rows, path)) for path in chosen}
+    wrong = {readable(path): (judged(section, path), written(rows, path)) for path in chosen}
     assert {name: words for name, words in wrong.items() if words[0] != words[1]} == {}
