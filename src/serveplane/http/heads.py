@@ -8,8 +8,9 @@ Peers repeat their heads word for word (the same client calling the same model, 
 from the last few is remembered. The verdict on a head depends on nothing but its bytes; limits are compared afterwards, every time.
 """
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import httptools
 
@@ -19,16 +20,17 @@ from serveplane.http.limits import ClientLimits, Limits
 from serveplane.http.messages import Peer, Request
 
 CHUNKED, UNTIL_CLOSE = -1, -2   # lengths that are not lengths
-REMEMBERED, REMEMBERED_BYTES = 256, 1024   # heads, and how long one may be: together well below a megabyte
+REMEMBERED, REMEMBERED_BYTES = 32, 1024   # heads (a power of two), and how long one may be: together well below a megabyte
+
+T = TypeVar("T")
 
 _FIELDS = rb"(?:" + TOKEN + rb"++:[\t\x20-\x7e\x80-\xff]*+\r\n)*+\r\n"
-_REQUEST = re.compile(rb"(" + TOKEN + rb"++) ([!-~]++) HTTP/1\.([01])\r\n" + _FIELDS)
+_REQUEST = re.compile(rb"(" + TOKEN + rb"++ [!-~]++ HTTP/1\.[01])\r\n" + _FIELDS)
 _RESPONSE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*+)?+\r\n" + _FIELDS)
 _OTHER_VERSION = re.compile(rb"[^\r\n]* HTTP/[0-9]\.[0-9]\r\n")
 _ONE_DOT = re.compile(rb"[^\r\n]* HTTP/1\.[01]\r\n")
-_LENGTH = re.compile(rb"[0-9]{1,15}")
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(?::[0-9]{1,5})?")
-_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#@]+)(/[^#]*|\?[^#]*|)")
+_ABSOLUTE = re.compile(r"(?i:https?)://([^/?#@]+)(/[^#]*|\?[^#]*|)")
 
 
 class _Fields:
@@ -44,31 +46,17 @@ class _Fields:
         self.raw.append((name, value))
 
 
-class _Read(NamedTuple):
-    """All that a request head says."""
-
-    method: str
-    target: str
-    path: str
-    query: str
-    http10: bool
-    length: int
-    keep_alive: bool
-    raw: list[RawHeader]
-    values: dict[bytes, bytes]
-    """The first of each, by lower-case name."""
-    block: bytes
+_Read = tuple[str, str, str, str, bool, int, bool, list[RawHeader], dict[bytes, bytes], bytes]
+"""What a request head says: method, target, path, query, whether 1.0, length, whether to keep; fields, their first values, their bytes."""
 
 
 def request_head(head: bytes, limits: Limits, peer: Peer) -> Request:
     """The request whose head this is (blank line included), its body still to come; ProtocolViolation otherwise."""
-    if len(head) > REMEMBERED_BYTES:
-        read = _read_request(head, limits.target_bytes)
-    else:
-        read = _remembered_request(head, limits.target_bytes)
     request = Request.__new__(Request)
     (request.method, request.target, request.path, request.query, request.http10, request.length, request.keep_alive,
-     raw, index, block) = read
+     raw, index, block) = _recent_request(head)
+    if len(request.target) > limits.target_bytes:
+        raise ProtocolViolation("the request target is too long", 414)
     if len(raw) > limits.header_count:
         raise ProtocolViolation("too many header fields", 431)
     request.headers = Headers.parsed(raw, index, block)
@@ -79,29 +67,61 @@ def request_head(head: bytes, limits: Limits, peer: Peer) -> Request:
     return request
 
 
-def _read_request(head: bytes, longest_target: int) -> _Read:
+def _read_request(head: bytes) -> _Read:
     match = _REQUEST.fullmatch(head)
     if match is None:
-        raise _refusal(head, longest_target)
-    method, target, minor = match.groups()
-    if len(target) > longest_target:
-        raise ProtocolViolation("the request target is too long", 414)
+        raise _refusal(head)
     raw, index = _parse(httptools.HttpRequestParser, head)
-    http10 = minor == b"0"
-    length = _request_length(index, http10)
-    path, query = _address(method, target, index.get(b"host"), http10, length)
-    return _Read(method.decode("ascii"), target.decode("ascii"), path, query, http10, length, _keep_alive(index, raw, http10), raw, index,
-                 head[head.find(b"\n") + 1:-2])
+    line = match[1]
+    method, target, path, query, http10 = _recent_line(line)
+    length, host = _request_length(index, http10), index.get(b"host")
+    if host is None:
+        if not http10:
+            raise ProtocolViolation("no Host")
+    elif not _is_host(host):
+        raise ProtocolViolation("malformed Host")
+    if not path:
+        path, query = _other_form(method, target, host, length)
+    keep_alive = not http10 if b"connection" not in index else _wants_to_keep(raw, http10)
+    return method, target, path, query, http10, length, keep_alive, raw, index, head[len(line) + 2:-2]
 
 
-_remembered_request = lru_cache(maxsize=REMEMBERED)(_read_request)
+def _read_line(line: bytes) -> tuple[str, str, str, str, bool]:
+    """Method, target, path, query (the latter two empty if the target is not in the usual form), and whether it says 1.0."""
+    if b"#" in line:
+        raise ProtocolViolation("a fragment in the request target")
+    method, target, version = line.decode("ascii").split(" ")
+    path, _, query = target.partition("?") if target[0] == "/" and method != "CONNECT" else ("", "", "")
+    return method, target, path, query, version == "HTTP/1.0"
 
 
-def _refusal(head: bytes, longest_target: int) -> ProtocolViolation:
+class _Recent(Generic[T]):
+    """Remembers what was last read, a few of each: a table where a newcomer takes the place of whoever was there.
+
+    Unlike with `lru_cache`, what is never asked for again costs next to nothing.
+    """
+
+    def __init__(self, read: Callable[[bytes], T]) -> None:
+        self._read = read
+        self._places: list[tuple[bytes, T] | None] = [None] * REMEMBERED
+
+    def __call__(self, data: bytes) -> T:
+        place = hash(data) & (REMEMBERED - 1)
+        known = self._places[place]
+        if known is not None and known[0] == data:
+            return known[1]
+        made = self._read(data)
+        if len(data) <= REMEMBERED_BYTES:
+            self._places[place] = (data, made)
+        return made
+
+
+_recent_line = _Recent(_read_line)
+_recent_request = _Recent(_read_request)
+
+
+def _refusal(head: bytes) -> ProtocolViolation:
     """Why a head does not match, as near as the status codes can say."""
-    line_end = head.find(b"\r\n")
-    if line_end > longest_target + 64:
-        return ProtocolViolation("the request target is too long", 414)
     if _OTHER_VERSION.match(head) and not _ONE_DOT.match(head):
         return ProtocolViolation("only versions 1.0 and 1.1 are spoken here", 505)
     return ProtocolViolation("malformed request head")
@@ -162,46 +182,37 @@ def _request_length(index: dict[bytes, bytes], http10: bool) -> int:
 
 def _content_length(value: bytes) -> int:
     value = value.strip(b" \t")
-    if not _LENGTH.fullmatch(value):
+    if not value.isdigit() or len(value) > 15:
         raise ProtocolViolation("malformed Content-Length")
     return int(value)
 
 
-def _keep_alive(index: dict[bytes, bytes], raw: list[RawHeader], http10: bool) -> bool:
-    if b"connection" not in index:
-        return not http10
-    tokens = Headers.parsed(raw, index).tokens("connection")
+def _wants_to_keep(raw: list[RawHeader], http10: bool) -> bool:
+    tokens = Headers.parsed(raw).tokens("connection")
     return "close" not in tokens and (not http10 or "keep-alive" in tokens)
 
 
-def _address(method: bytes, target: bytes, host: bytes | None, http10: bool, length: int) -> tuple[str, str]:
-    """Path and query, by target form and Host (RFC 9112, 3.2): one Host, well-formed, and no second opinion in an absolute target."""
-    if host is None:
-        if not http10:
-            raise ProtocolViolation("no Host")
-    elif not _HOST.fullmatch(host.strip(b" \t")):
-        raise ProtocolViolation("malformed Host")
-    if b"#" in target:
-        raise ProtocolViolation("a fragment in the request target")
-    if method == b"CONNECT":
+@lru_cache(maxsize=1024)
+def _is_host(host: bytes) -> bool:
+    return _HOST.fullmatch(host.strip(b" \t")) is not None
+
+
+def _other_form(method: str, target: str, host: bytes | None, length: int) -> tuple[str, str]:
+    """Path and query of a target that is not in origin form (RFC 9112, 3.2); an absolute one may be no second opinion on the Host."""
+    if method == "CONNECT":
         if length:
             raise ProtocolViolation("CONNECT has no body")
-        if not _HOST.fullmatch(target) or b":" not in target:
+        if not _HOST.fullmatch(target.encode("ascii")) or ":" not in target:
             raise ProtocolViolation("CONNECT needs host:port")
         return "", ""
-    if target[0] == 0x2F:   # "/": the usual origin form
-        path, _, query = target.decode("ascii").partition("?")
-        return path, query
-    return ("*", "") if target == b"*" and method == b"OPTIONS" else _absolute(target, host)
-
-
-def _absolute(target: bytes, host: bytes | None) -> tuple[str, str]:
+    if target == "*" and method == "OPTIONS":
+        return "*", ""
     match = _ABSOLUTE.fullmatch(target)
     if match is None:
         raise ProtocolViolation("malformed request target")
-    if host is not None and match[1].lower() != host.strip(b" \t").lower():
+    if host is not None and match[1].lower() != host.strip(b" \t").decode("latin-1").lower():
         raise ProtocolViolation("the target and Host name different authorities")
-    path, _, query = match[2].decode("ascii").partition("?")
+    path, _, query = match[2].partition("?")
     return path or "/", query
 
 
@@ -215,8 +226,7 @@ class ResponseHead(NamedTuple):
 
 def response_head(head: bytes, limits: ClientLimits, *, to_head: bool) -> ResponseHead:
     """The head of an answer; `to_head` says that the request was a HEAD and no body follows."""
-    read = _read_response(head) if len(head) > REMEMBERED_BYTES else _remembered_response(head)
-    status, length, keep_alive, raw, index, block = read
+    status, length, keep_alive, raw, index, block = _recent_response(head)
     if len(raw) > limits.header_count:
         raise BadResponse("too many header fields")
     if to_head or status < 200 or status in (204, 304):
@@ -234,10 +244,11 @@ def _read_response(head: bytes) -> tuple[int, int, bool, list[RawHeader], dict[b
         length = _response_length(index, http10)
     except ProtocolViolation as error:
         raise BadResponse(str(error)) from None
-    return int(match[2]), length, _keep_alive(index, raw, http10), raw, index, head[head.find(b"\n") + 1:-2]
+    keep_alive = not http10 if b"connection" not in index else _wants_to_keep(raw, http10)
+    return int(match[2]), length, keep_alive, raw, index, head[head.find(b"\n") + 1:-2]
 
 
-_remembered_response = lru_cache(maxsize=REMEMBERED)(_read_response)
+_recent_response = _Recent(_read_response)
 
 
 def _response_length(index: dict[bytes, bytes], http10: bool) -> int:

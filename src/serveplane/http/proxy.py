@@ -46,6 +46,8 @@ class Proxy:
         `target` replaces path and query, `host` the Host (kept as the client sent it otherwise), `add` sets further fields. A handler
         that returns this instead of awaiting it spares the engine a task (see `forwarding`). `fresh` wants a new connection.
         """
+        if host is not None and host.encode("ascii") == request.headers.index.get(b"host"):
+            host = None
         head = None if host is not None or add else self._unchanged(request, target)
         if head is None:
             head = self._rewritten(request, origin, target, host, add)
