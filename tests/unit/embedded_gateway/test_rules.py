@@ -4,7 +4,19 @@ import pytest
 from serveplane.embedded.gateway.compile import allowed_hosts, http_route, ingress
 from serveplane.embedded.gateway.endpoints import Endpoints
 from serveplane.embedded.gateway.names import service_of
-from serveplane.embedded.gateway.rules import Asked, HeaderChange, Redirect, Rewrite, ServiceName, Table, make_table
+from serveplane.embedded.gateway.rules import (
+    Asked,
+    Backend,
+    HeaderChange,
+    PathKind,
+    Redirect,
+    Rewrite,
+    Rule,
+    ServiceName,
+    Table,
+    Text,
+    make_table,
+)
 from serveplane.embedded.gateway.status import route_status
 from serveplane.objects import Json
 
@@ -160,3 +172,17 @@ def test_endpoints_in_turn_and_only_ready_ones() -> None:
     assert found.candidates(ServiceName("d", "a"), 81) == []
     assert found.candidates(ServiceName("d", "b"), 80) == []
     assert len(found.candidates(ServiceName("d", "a"), "http")) == 3
+
+
+def test_what_a_table_remembers_never_hides_a_condition() -> None:
+    plain = Rule(PathKind.PREFIX, "/", (Backend(ServiceName("d", "a"), 80),))
+    picky = Rule(PathKind.PREFIX, "/", (Backend(ServiceName("d", "b"), 80),), headers=(("x-canary", Text("1")),))
+    table = make_table({"x.com": [plain, picky], "y.com": [plain]})
+    for _ in range(2):
+        assert table.find(Asked("x.com", "/", "GET", {"x-canary": "1"})) is picky
+        assert table.find(Asked("x.com", "/")) is plain
+        assert table.find(Asked("y.com", "/p")) is plain
+        assert table.find(Asked("z.com", "/p")) is None
+    for number in range(5000):
+        assert table.find(Asked("y.com", f"/{number}")) is plain
+    assert len(table._found) <= 2048

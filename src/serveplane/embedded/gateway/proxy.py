@@ -2,8 +2,9 @@
 
 Nothing here touches the API: the routing table and the endpoints are values that are replaced as the cluster changes.
 """
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Awaitable, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 from serveplane import pod
 from serveplane.clock import Clock
@@ -21,11 +22,20 @@ from serveplane.embedded.gateway.rules import (
     Table,
 )
 from serveplane.http import Headers, Origin, Request, Response, Timeouts
+from serveplane.http.forwarding import Forwarding, Otherwise
 from serveplane.http.proxy import Proxy
 
 SERVING = "/serving/"
 OWN_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 NO_ENDPOINTS = "no endpoint of service {}/{} is ready\n"
+
+
+class _Way(NamedTuple):
+    """Where a request goes and how it is changed on the way."""
+    endpoints: Sequence[Endpoint]
+    target: str | None
+    host: str | None
+    timeouts: Timeouts | None
 
 
 class Gateway:
@@ -37,20 +47,20 @@ class Gateway:
         self._proxy = proxy
         self._clock = clock
 
-    async def handle(self, request: Request) -> Response:
+    def handle(self, request: Request) -> Awaitable[Response]:
         path = request.path
         if path.startswith(SERVING):
-            return await self._by_path(request)
-        host = request.headers.get("host") or ""
+            return self._by_path(request)
+        host = request.headers.index.get(b"host", b"").decode("latin-1")
         rule = self.table.find(_asked(request, split_host(host)[0], path))
         if rule is not None:
-            return await self._apply(rule, request, path, host)
+            return self._apply(rule, request, path, host)
         named = service_of(host)
         if named is not None and named.service in self.endpoints.services:
-            return await self._send(request, named.service, named.port, _target(path, request.query), host, (), None)
+            return self._send(request, named.service, named.port, _target(path, request.query), host, (), None)
         if request.target.startswith("http://"):   # the whole URL is in the request line
-            return await self._as_proxy(request, host, path)
-        return await self._by_model(request, host, path)
+            return self._as_proxy(request, host, path)
+        return self._by_model(request, host, path)
 
     async def choose(self, request: Request) -> Origin | None:
         """Where an HTTP/2 connection goes, by its first request. Its frames are passed on as they are."""
@@ -67,52 +77,52 @@ class Gateway:
     async def close(self) -> None:
         await self._proxy.client.close()
 
-    async def _by_path(self, request: Request) -> Response:
+    def _by_path(self, request: Request) -> Awaitable[Response]:
         """`/serving/NAMESPACE/NAME/...`: the route, Ingress or Service of that name, wherever `*.localhost` fails."""
         parts = request.path.split("/", 4)
         if len(parts) < 4 or not parts[3]:
             return Response.text("say /serving/NAMESPACE/NAME/...\n", 404)
-        return await self._by_name(request, ServiceName(parts[2], parts[3]), "/" + (parts[4] if len(parts) > 4 else ""))
+        return self._by_name(request, ServiceName(parts[2], parts[3]), "/" + (parts[4] if len(parts) > 4 else ""))
 
-    async def _as_proxy(self, request: Request, host: str, path: str) -> Response:
+    def _as_proxy(self, request: Request, host: str, path: str) -> Awaitable[Response]:
         """A pod asks for a Service of its own namespace by a short name, or for something outside the cluster, which is fetched
         for it. Only programs that were told to use a proxy ask like this, never pages in a browser."""
         name, port = split_host(host)
         service = ServiceName(proxy_user(request.headers.get("proxy-authorization")), name)
         target = _target(path, request.query)
         if service in self.endpoints.services:
-            return await self._send(request, service, port, target, host, (), None)
+            return self._send(request, service, port, target, host, (), None)
         if pod.is_service_name(host):
             return Response.text(f"no service is called {name!r}\n", 404)
-        return await self._proxy.forward(request, Origin("http", name.strip("[]"), port), target=target, host=host)
+        return self._proxy.forward(request, Origin("http", name.strip("[]"), port), target=target, host=host)
 
-    async def _by_model(self, request: Request, host: str, path: str) -> Response:
+    def _by_model(self, request: Request, host: str, path: str) -> Awaitable[Response]:
         """A request to the gateway's own address that names a model: `Host` taken from a URL that has no host of its own
         (`curl -H "Host: $(… | cut -d/ -f3)"`, as KServe's pages do it) leads to the route of that name, if there is one only."""
         model = model_of(path) if split_host(host)[0] in OWN_HOSTS else ""
         found = [ServiceName(namespace, name) for namespace, name in self.table.named if model and name == model]
         if len(found) == 1:
-            return await self._by_name(request, found[0], path)
+            return self._by_name(request, found[0], path)
         advice = "".join(f"; say {SERVING}{one.namespace}/{one.name}{path}" for one in found)
         return Response.text(f"no route for host {host!r} and path {path}{advice}\n", 404)
 
-    async def _by_name(self, request: Request, service: ServiceName, rest: str) -> Response:
+    def _by_name(self, request: Request, service: ServiceName, rest: str) -> Awaitable[Response]:
         namespace, name = service
         host = self.table.named.get((namespace, name))
         if host is not None:
             rule = self.table.find(_asked(request, host, rest))
             if rule is not None:
-                return await self._apply(rule, request, rest, host)
+                return self._apply(rule, request, rest, host)
         if service in self.endpoints.services:
             ports = self.endpoints.services[service]["spec"].get("ports") or [{"port": 80}]
             target = _target(rest, request.query)
-            return await self._send(request, service, ports[0]["port"], target, f"{name}.{namespace}", (), None)
+            return self._send(request, service, ports[0]["port"], target, f"{name}.{namespace}", (), None)
         return Response.text(f"nothing is served as {namespace}/{name}\n", 404)
 
-    async def _apply(self, rule: Rule, request: Request, path: str, host: str) -> Response:
-        redirect = next((one for one in rule.filters if isinstance(one, Redirect)), None)
-        if redirect is not None:
-            return _redirected(redirect, rule, request, path, host)
+    def _apply(self, rule: Rule, request: Request, path: str, host: str) -> Awaitable[Response]:
+        for one in rule.filters:
+            if isinstance(one, Redirect):
+                return _redirected(one, rule, request, path, host)
         backend = self._backend(rule.backends)
         if backend is None or backend.problem:
             return Response.text(f"{rule.source}: {backend.problem if backend else 'no backend'}\n", 500)
@@ -120,7 +130,7 @@ class Gateway:
         target, new_host = _rewritten(filters, rule, path, request.query) if filters else (
             _target(path, request.query), None)
         timeout = rule.backend_timeout or rule.timeout
-        return await self._send(request, backend.service, backend.port, target, new_host or (host or None), filters,
+        return self._send(request, backend.service, backend.port, target, new_host or (host or None), filters,
                                 timeout)
 
     def _backend(self, backends: Sequence[Backend]) -> Backend | None:
@@ -135,21 +145,47 @@ class Gateway:
                 return backend
         return None
 
-    async def _send(self, request: Request, service: ServiceName, port: int | str, target: str | None,
-                    host: str | None, filters: Sequence[Filter], timeout: float | None) -> Response:
+    def _send(self, request: Request, service: ServiceName, port: int | str, target: str | None,
+              host: str | None, filters: Sequence[Filter], timeout: float | None) -> Awaitable[Response]:
+        """To the endpoint whose turn it is: over a kept connection and without a task, if nothing has to be done to the answer."""
         endpoints = self.endpoints.candidates(service, port)
         if not endpoints:
             return Response.text(NO_ENDPOINTS.format(*service), 503, [("Retry-After", "1")])
         if filters:
             _change_request(request, filters)
-        timeouts = Timeouts(connect=2.0, read=None, total=timeout) if timeout else None
-        for endpoint in endpoints:
-            answer = await self._proxy.forward(request, _origin(endpoint), target=target, host=host, timeouts=timeouts)
+        way = _Way(endpoints, target, host, _timeouts(timeout))
+        if any(isinstance(one, HeaderChange) and one.of_answer for one in filters):
+            return self._changed(request, way, filters)
+        return self._first(request, way)
+
+    def _first(self, request: Request, way: _Way) -> Forwarding:
+        otherwise = partial(self._in_turn, way) if len(way.endpoints) > 1 else None
+        return self._forward(request, way, way.endpoints[0], otherwise)
+
+    def _forward(self, request: Request, way: _Way, endpoint: Endpoint,
+                 otherwise: Otherwise | None = None, fresh: bool = False) -> Forwarding:
+        return self._proxy.forward(request, _origin(endpoint), target=way.target, host=way.host, timeouts=way.timeouts,
+                                   otherwise=otherwise, fresh=fresh)
+
+    async def _in_turn(self, way: _Way, first: Forwarding) -> Response:
+        """One endpoint after the other, as long as they cannot be reached."""
+        request = first.request
+        answer = await self._forward(request, way, way.endpoints[0], fresh=first.fresh)
+        for endpoint in way.endpoints[1:]:
             if answer.status != 503 or not _may_repeat(request, answer):
                 break
-        if filters:
-            _change_answer(answer, filters)
+            answer = await self._forward(request, way, endpoint)
         return answer
+
+    async def _changed(self, request: Request, way: _Way, filters: Sequence[Filter]) -> Response:
+        answer = await self._first(request, way)
+        _change_answer(answer, filters)
+        return answer
+
+
+@lru_cache(maxsize=64)
+def _timeouts(total: float | None) -> Timeouts | None:
+    return Timeouts(connect=2.0, read=None, total=total) if total else None
 
 
 @lru_cache(maxsize=4096)

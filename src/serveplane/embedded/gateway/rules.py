@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
+MOST_FOUND = 2048             # answers of a table that are remembered
 LONGEST_FOR_PATTERNS = 4096   # a longer path is not tried against regular expressions
 
 
@@ -151,6 +152,7 @@ class Table:
     wildcard: Mapping[str, Sequence[Rule]] = field(default_factory=dict)   # by suffix: ".example.com"
     everywhere: Sequence[Rule] = ()
     named: Mapping[tuple[str, str], str] = field(default_factory=dict)      # (namespace, name) → the host of a route
+    _found: dict[tuple[str, str, str], Rule | None] = field(default_factory=dict, compare=False, repr=False)   # what was asked lately
 
     def rules(self, host: str) -> Sequence[Rule]:
         """The rules of the most specific host that matches; less specific ones are not looked at."""
@@ -165,7 +167,17 @@ class Table:
         return self.everywhere
 
     def find(self, asked: Asked) -> Rule | None:
-        return next((rule for rule in self.rules(asked.host) if rule.matches(asked)), None)
+        """The first rule that matches. Remembered where host, path and method decide alone; a new table begins anew."""
+        key = (asked.host, asked.path, asked.method)
+        if key in self._found:
+            return self._found[key]
+        rules = self.rules(asked.host)
+        found = next((rule for rule in rules if rule.matches(asked)), None)
+        if not any(rule.headers or rule.query for rule in rules):
+            if len(self._found) >= MOST_FOUND:
+                self._found.clear()
+            self._found[key] = found
+        return found
 
 
 def make_table(rules_by_host: Mapping[str, Sequence[Rule]], named: Mapping[tuple[str, str], str] | None = None) -> Table:
