@@ -1,11 +1,15 @@
 """Downloads from object stores that others wrote: the files that KServe lays out, and credentials that are really checked."""
 import io
+import os
 import random
+import subprocess
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench import peers
 
 from serveplane.dataplane.storage.download import download
 from serveplane.dataplane.storage.errors import Forbidden, NotFound, StorageError
@@ -23,7 +27,8 @@ NOBODY = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_SHARED_CREDENTIALS_FILE": "/
 def content(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("content")
     files = {f"models/iris/{name}": body for name, body in IRIS.items()} | {
-        "models/iris2/other.bst": b"another model", "models/iris.bst": b"not below", "packed/model.tar.gz": packed()}
+        "models/iris2/other.bst": b"another model", "models/iris.bst": b"not below", "packed/model.tar.gz": packed(),
+        "both/model.tgz": packed(), "both/beside.txt": b"x", "zipped/m.zip": zipped(), "gz/m.json.gz": b"not unpacked", "top.pkl": b"top"}
     for name, body in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(body)
@@ -37,6 +42,13 @@ def packed() -> bytes:
             member = tarfile.TarInfo(f"iris/{name}")
             member.size = len(body)
             tar.addfile(member, io.BytesIO(body))
+    return out.getvalue()
+
+
+def zipped() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as bundle:
+        bundle.writestr("folder/inside.txt", "text")
     return out.getvalue()
 
 
@@ -73,6 +85,10 @@ def fetched(uri: str, folder: Path, environment: dict[str, str], patterns: Patte
     told = io.StringIO()
     download(uri, str(folder), patterns, SMALL_PIECES, environment, told)
     assert "secret" not in told.getvalue()
+    return tree(folder)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -89,6 +105,29 @@ def check_layouts(base: str, query: str, environment: dict[str, str], folder: Pa
 
 def test_s3(s3: dict[str, str], tmp_path: Path) -> None:
     check_layouts("s3://bucket", "", s3, tmp_path)
+
+
+KSERVE = """
+import sys
+from kserve_storage import Storage
+for number, uri in enumerate(sys.argv[2:]):
+    Storage.download(uri, f"{sys.argv[1]}/{number}")
+"""
+
+
+def test_the_files_are_those_of_kserve(s3: dict[str, str], tmp_path: Path) -> None:
+    """Its downloader, on the same store. A folder without a slash is left out: there it brings the neighbours along, we do not."""
+    theirs = peers.environment(peers.KSERVE_STORAGE)
+    if theirs is None:
+        pytest.skip("kserve-storage cannot be installed here")
+    paths = ("", "/", "/models/iris/", "//models/iris/", "/models/iris/model.bst", "/top.pkl", "/packed", "/packed/model.tar.gz", "/both",
+             "/zipped/", "/gz")
+    uris = [f"s3://bucket{path}" for path in paths]
+    variables = {**os.environ, **s3, "AWS_DEFAULT_REGION": "us-east-1"}
+    done = subprocess.run([theirs, "-c", KSERVE, tmp_path, *uris], env=variables, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for number, uri in enumerate(uris):
+        assert fetched(uri, tmp_path / f"ours-{number}", s3) == tree(tmp_path / str(number)), uri
 
 
 def test_an_s3_bucket_that_is_not_there(s3: dict[str, str], tmp_path: Path) -> None:
