@@ -142,7 +142,8 @@ def _model_pod(
 ) -> tuple[Json, dict[str, str]]:
     """The pod of a model: its runtime's containers with the model's wishes merged in."""
     runtime, model = selection.required(), component.implementation.model
-    assert model is not None
+    if model is None:        # admission refuses it, but not everything stored has passed by there
+        raise InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC, "The predictor has a model and another implementation beside it")
     kind = server_types.server_type(runtime)
     protocol = model.protocol_version or lowest_protocol(runtime.spec)
     told = server_types.told(kind, service.name, model, protocol)

@@ -298,9 +298,13 @@ def test_default_resources_never_contradict_the_users(resources: Json, expected:
 def test_stored_as_kserves_types_spell_it() -> None:
     target = {"type": "Value", "value": 10}
     metric = {"type": "External", "external": {"metric": {"backend": "graphite", "query": "q"}, "target": target}}
-    predictor = {"model": {"runtime": "r", "storageUri": "gs://a"}, "autoScaling": {"metrics": [metric]}}
+    cores = [{"name": "CORES", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]
+    model = {"runtime": "r", "storageUri": "gs://a", "env": cores, "livenessProbe": {"grpc": {"port": 9}}}
+    predictor = {"model": model, "autoScaling": {"metrics": [metric]}}
     stored = mutate(service(predictor=predictor), STANDARD)["spec"]["predictor"]
     assert stored["model"]["modelFormat"] == {"name": ""}
+    assert stored["model"]["livenessProbe"]["grpc"]["service"] == ""
+    assert stored["model"]["env"][0]["valueFrom"]["resourceFieldRef"]["divisor"] == "0"
     assert stored["autoScaling"]["metrics"][0]["external"]["target"]["value"] == "10"
 
 

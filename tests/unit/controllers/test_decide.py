@@ -146,6 +146,12 @@ def test_what_cannot_be_rendered_changes_nothing_and_says_why() -> None:
     assert status["modelStatus"]["copies"] == before["modelStatus"]["copies"]
 
 
+def test_two_implementations_that_nobody_refused_are_told_of() -> None:
+    raw = iris()
+    raw["spec"]["predictor"]["sklearn"] = {"storageUri": "gs://c"}
+    assert told(status_of(world(raw)), "Ready")["reason"] == "InvalidPredictorSpec"
+
+
 def test_held_back_updates_still_follow_the_users_edits() -> None:
     ready = status_of(world(iris(disable_auto_update="true")))
     assert decide(world(iris(ready, disable_auto_update="true"))).frozen

@@ -100,8 +100,20 @@ def _spell_out(predictor: Json) -> None:
     for field in ("containers", "initContainers"):
         for container in predictor.get(field) or []:
             container.setdefault("resources", {})
+            _spell_out_container(container)
+    if isinstance(predictor.get("model"), dict):
+        _spell_out_container(predictor["model"])
     for metric in (predictor.get("autoScaling") or {}).get("metrics") or []:
         _spell_out_target(metric)
+
+
+def _spell_out_container(container: Json) -> None:
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if isinstance(grpc := (container.get(probe) or {}).get("grpc"), dict):
+            grpc.setdefault("service", "")
+    for variable in container.get("env") or []:
+        if isinstance(figure := (variable.get("valueFrom") or {}).get("resourceFieldRef"), dict):
+            figure.setdefault("divisor", "0")
 
 
 def _spell_out_target(metric: Json) -> None:
