@@ -26,11 +26,12 @@ CONTROLLER_REVISION = Kind("apps/v1", "ControllerRevision")
 JOB = Kind("batch/v1", "Job")
 CRON_JOB = Kind("batch/v1", "CronJob")
 AUTOSCALER = Kind("autoscaling/v2", "HorizontalPodAutoscaler")
+BUDGET = Kind("policy/v1", "PodDisruptionBudget")
 ENDPOINT_SLICE = Kind("discovery.k8s.io/v1", "EndpointSlice")
 
 MANAGER = "kube-controller-manager"
 WHOLE = (POD, NODE, SERVICE, NAMESPACE, CLAIM, VOLUME, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, DAEMON_SET,
-         CONTROLLER_REVISION, JOB, CRON_JOB, AUTOSCALER, ENDPOINT_SLICE)
+         CONTROLLER_REVISION, JOB, CRON_JOB, AUTOSCALER, BUDGET, ENDPOINT_SLICE)
 PARTS = {ACCOUNT: "default", CONFIG_MAP: "kube-root-ca.crt"}   # of these kinds only objects of one name are kept
 Recorder = Callable[[Json, str, str, str], None]   # object, type, reason, message
 

@@ -12,6 +12,7 @@ from serveplane.embedded.workloads.cluster import MANAGER, NODE, Cluster
 from serveplane.embedded.workloads.cronjob import CronJobs
 from serveplane.embedded.workloads.daemonset import DaemonSets
 from serveplane.embedded.workloads.deployment import Deployments
+from serveplane.embedded.workloads.disruption import Budgets
 from serveplane.embedded.workloads.endpoints import EndpointSlices
 from serveplane.embedded.workloads.job import Jobs
 from serveplane.embedded.workloads.replicaset import ReplicaSets
@@ -54,4 +55,4 @@ async def _no_usage(namespace: str) -> PodUsage:
 def makers(cluster: Cluster, ca: bytes, usage: UsageOf = _no_usage) -> Sequence[_Maker]:
     return [Accounts(cluster, ca), Scheduler(cluster), Deployments(cluster), ReplicaSets(cluster),
             EndpointSlices(cluster), Claims(cluster), Jobs(cluster), CronJobs(cluster), StatefulSets(cluster), DaemonSets(cluster),
-            Autoscalers(cluster, usage)]
+            Autoscalers(cluster, usage), Budgets(cluster)]
