@@ -15,8 +15,6 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
-
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 EVERYWHERE = ("", "0.0.0.0", "::", "127.0.0.1", "localhost", "::1")
 
@@ -109,4 +107,7 @@ def _within_pod(port: int, host: str, environment: Mapping[str, str]) -> Address
 
 def _table(environment: Mapping[str, str], name: str) -> dict[str, str | int]:
     text = environment.get(name, "")
-    return msgspec.json.decode(text, type=dict[str, str | int]) if text else {}
+    if not text:
+        return {}
+    from msgspec import json  # a program outside a pod need not load it
+    return json.decode(text, type=dict[str, str | int])

@@ -4,8 +4,6 @@ import datetime
 import sys
 from collections.abc import Callable
 
-import msgspec
-
 from serveplane.clock import SYSTEM, Clock, timestamp
 from serveplane.http.messages import Request
 
@@ -56,7 +54,8 @@ class AccessLog:
 
     def _write(self, entries: list[Entry]) -> None:
         monotonic, now = self._clock.monotonic(), self._clock.now()
-        encoder = msgspec.json.Encoder()
+        from msgspec import json  # as in `messages`
+        encoder = json.Encoder()
         lines = bytearray()
         for at, *rest in entries:
             moment = now - datetime.timedelta(seconds=monotonic - at)

@@ -3,8 +3,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import msgspec
-
 from serveplane.clock import Clock
 from serveplane.http import heads
 from serveplane.http.body import Body
@@ -84,7 +82,8 @@ class ClientResponse:
             await self.close()
 
     async def json(self) -> Any:
-        return msgspec.json.decode(await self.read())
+        from msgspec import json  # as in `messages`
+        return json.decode(await self.read())
 
     async def close(self) -> None:
         """No more of this is wanted. A short rest is skipped so that the connection can be used again, a long one closes it."""

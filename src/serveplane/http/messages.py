@@ -3,8 +3,6 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import msgspec
-
 from serveplane.http.body import Body
 from serveplane.http.errors import PayloadTooLarge
 from serveplane.http.headers import Headers
@@ -79,7 +77,8 @@ class Request:
             yield piece
 
     async def json(self) -> Any:
-        return msgspec.json.decode(await self.read())
+        from msgspec import json  # here and below: two megabytes that a server without JSON does not need
+        return json.decode(await self.read())
 
     def __repr__(self) -> str:
         return f"<Request {self.method} {self.path}>"
@@ -101,7 +100,8 @@ class Response:
 
     @classmethod
     def json(cls, value: Any, status: int = 200, headers: HeaderItems = ()) -> "Response":
-        response = cls(status, headers, msgspec.json.encode(value))
+        from msgspec import json
+        response = cls(status, headers, json.encode(value))
         response.headers.add("Content-Type", "application/json")
         return response
 
