@@ -1,4 +1,7 @@
-"""The servers that are measured, one function each: run as `python bench/http --serve NAME KIND PORT ORIGIN`."""
+"""The servers that are measured, one function each: run as `python bench/http/contenders.py NAME KIND PORT ORIGIN`.
+
+A program of its own, so that what the benchmark imports counts for nobody's memory and start.
+"""
 import asyncio
 import os
 import sys
@@ -80,3 +83,6 @@ def serve_uvicorn(kind: str, port: int, origin: str) -> None:
 
 
 SERVE = {"serveplane": serve_serveplane, "aiohttp": serve_aiohttp, "granian": serve_granian, "uvicorn": serve_uvicorn}
+
+if __name__ == "__main__":
+    SERVE[sys.argv[1]](sys.argv[2], int(sys.argv[3]), sys.argv[4])
