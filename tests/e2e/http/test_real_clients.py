@@ -1,8 +1,11 @@
 """Clients that other people wrote. A tool that is not here is reported as a skip with its name."""
 import asyncio
+import os
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -63,11 +66,26 @@ async def program(*words: str, stdin: bytes = b"", seconds: float = 120) -> str:
     return out.decode("latin-1")
 
 
-def tool(name: str) -> str:
-    path = shutil.which(name)
+def tool(name: str, package: str | None = None) -> str:
+    """Where a program is; root on a Debian gets it installed, others are told what is missing."""
+    path = shutil.which(name) or (installed(name, package) if package else None)
     if path is None:
-        pytest.skip(f"{name} is not installed")
+        pytest.skip(f"{name} is not installed{f' (apt-get install {package})' if package else ''}")
     return path
+
+
+@lru_cache
+def installed(name: str, package: str) -> str | None:
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        return None
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = [apt, "install", "-y", "-q", "--no-install-recommends", package]
+    for command in (install, [apt, "update", "-q"], install):   # the lists may be old, or not there at all
+        subprocess.run(command, env=environment, capture_output=True, timeout=300, check=False)
+        if shutil.which(name):
+            break
+    return shutil.which(name)
 
 
 async def test_curl(tmp_path: Path) -> None:
@@ -223,7 +241,7 @@ async def test_go_net_http(tmp_path: Path) -> None:
 
 
 async def test_wrk() -> None:
-    wrk = tool("wrk")
+    wrk = tool("wrk", package="wrk")
     async with both() as servers:
         for server in servers:
             report = await program(wrk, "-t1", "-c16", "-d1s", f"{server.url}/stream")
