@@ -71,8 +71,8 @@ class Work:
     peaks: dict[str, list[float]] = field(default_factory=dict)
 
 
-def works(port: int) -> list[Work]:
-    large = f"http://127.0.0.1:{port}/large/model.bin"
+def works() -> list[Work]:
+    large = "http://127.0.0.1:PORT/large/model.bin"
     return [
         Work("1 file over HTTP", large), Work("1 file over S3", "s3://large/model.bin"), Work("500 files of 1 MB over S3", "s3://many"),
         Work("1 file over S3, checksum", "s3://large/model.bin", etag="md5", verify=True),
@@ -116,7 +116,7 @@ def wait_for(port: int) -> None:
         try:
             socket.create_connection(("127.0.0.1", port)).close()
             return
-        except ConnectionRefusedError:
+        except OSError:
             time.sleep(0.05)
     raise SystemExit("the server does not start")
 
@@ -128,7 +128,8 @@ def timed(python: Path, script: str, work: Work, port: int, where: Path, certifi
                    "REQUESTS_CA_BUNDLE": str(certificates / "cabundle.crt")}
     target = Path(tempfile.mkdtemp(dir=where))
     try:
-        told = subprocess.run([python, "-c", script + TELL, work.uri, target], env=environment, capture_output=True, text=True, check=False)
+        words = [python, "-c", script + TELL, work.uri.replace("PORT", str(port)), target]
+        told = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         if told.returncode:
             raise SystemExit(f"{work.name} failed:\n{told.stderr[-2000:]}")
         return [float(word) for word in told.stdout.split()[-3:]]
@@ -137,12 +138,14 @@ def timed(python: Path, script: str, work: Work, port: int, where: Path, certifi
 
 
 def table(all_works: list[Work]) -> str:
+    """Medians; behind the factor its range over the rounds, each of which measures both sides one after the other."""
     lines = ["| work | serveplane: time, CPU, peak | kserve-storage: time, CPU | times as fast | times less CPU |", "|---|---|---|---|---|"]
     for work in all_works:
+        factors = [their / our for our, their in zip(work.seconds["ours"], work.seconds.get("theirs", []), strict=False)] or [float("nan")]
         ours, theirs = (statistics.median(work.seconds.get(who, [float("nan")])) for who in ("ours", "theirs"))
         less, more = (statistics.median(work.cpu.get(who, [float("nan")])) for who in ("ours", "theirs"))
         lines.append(f"| {work.name} | {ours:.2f} s, {less:.2f} s, {max(work.peaks['ours']):.0f} MB | {theirs:.2f} s, {more:.2f} s | "
-                     f"{theirs / ours:.1f}× | {more / less:.1f}× |")
+                     f"{theirs / ours:.1f}× ({min(factors):.1f} to {max(factors):.1f}) | {more / less:.1f}× |")
     return "\n".join(lines)
 
 
@@ -156,13 +159,13 @@ def main() -> None:
     memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
     theirs = peers.environment(peers.KSERVE_STORAGE)
     programs = {"ours": (Path(sys.executable), OURS), **({"theirs": (theirs, THEIRS)} if theirs else {})}
-    [port] = free_ports(1)
-    all_works = [work for work in works(port) if args.only in work.name]
+    all_works = [work for work in works() if args.only in work.name]
     with tempfile.TemporaryDirectory(dir=memory) as name, tempfile.TemporaryDirectory() as certificates:
         fill(Path(name), args.size)
         certify(Path(certificates))
         for _ in range(args.rounds):
             for work in all_works:
+                [port] = free_ports(1)
                 with server(Path(name), port, work, Path(certificates)):
                     for who, (python, script) in programs.items():
                         figures = timed(python, script, work, port, disk if work.disk else memory, Path(certificates))
