@@ -70,6 +70,11 @@ def _accept_told_failure(recorded: Json, ours: Json) -> None:
     conditions = {condition["type"]: condition for condition in ours.get("conditions") or []}
     says = [conditions.get(kind, {}) for kind in ("PredictorReady", "Ready")]
     text = failure.get("message")
+    if text and condition({"status": recorded}, "Ready") and condition({"status": ours}, "Ready"):     # served before, and still does
+        held = conditions.get("RollingOut", {})
+        if held.get("reason") == failure["reason"] and all(said.get("message", "").startswith(text) for said in (told, held)):
+            failure["message"], recorded["conditions"] = told["message"], ours["conditions"]
+        return
     if text and all(said.get("status") == "False" and said.get("reason") == failure["reason"] for said in says) \
             and all(said.get("message", "").startswith(text) for said in (told, *says)):
         failure["message"] = told["message"]

@@ -146,6 +146,16 @@ def test_what_cannot_be_rendered_changes_nothing_and_says_why() -> None:
     assert status["modelStatus"]["copies"] == before["modelStatus"]["copies"]
 
 
+def test_what_serves_stays_ready_though_its_runtime_is_gone() -> None:
+    children = live(decide(world(iris())))
+    before = status_of(world(iris()), children)
+    seen = world(iris(before, generation=2), facts=Facts(settings=SETTINGS), live=children)
+    status = outcome(seen, decide(seen), children).status
+    assert told(status, "Ready")["status"] == told(status, "PredictorReady")["status"] == "True"
+    assert told(status, "RollingOut")["reason"] == status["modelStatus"]["lastFailureInfo"]["reason"] == "NoSupportingRuntime"
+    assert status["observedGeneration"] == 1
+
+
 def test_two_implementations_that_nobody_refused_are_told_of() -> None:
     raw = iris()
     raw["spec"]["predictor"]["sklearn"] = {"storageUri": "gs://c"}

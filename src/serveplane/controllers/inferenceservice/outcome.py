@@ -8,6 +8,7 @@ from serveplane.api.mode import Mode
 from serveplane.controllers.inferenceservice.world import DEPLOYMENT, HTTP_ROUTE, INGRESS, SERVICE, Plan, World
 from serveplane.kube.kind import ObjectRef
 from serveplane.objects import Json
+from serveplane.objects.conditions import condition
 from serveplane.render import hosts
 from serveplane.render.names import component_name
 from serveplane.render.runtimes import Selection
@@ -269,14 +270,35 @@ def _invalid(scene: _Scene) -> Json:
     """Nothing could be rendered; what served before may still serve, so its addresses, runtime and copies stay."""
     failure, previous = scene.plan.failure, scene.previous
     assert failure is not None
-    predictor = Told(COMPONENT_READY[ComponentKind.PREDICTOR], FALSE, failure.reason.value, failure.message)
-    conditions = [predictor, Told(INGRESS_READY, UNKNOWN), Told(STOPPED, FALSE)]
+    if conditions := _still_serving(scene):
+        conditions += [Told(STOPPED, FALSE), Told(ROLLING_OUT, FALSE, failure.reason.value, failure.message)]
+    else:
+        predictor = Told(COMPONENT_READY[ComponentKind.PREDICTOR], FALSE, failure.reason.value, failure.message)
+        conditions = [predictor, Told(INGRESS_READY, UNKNOWN), Told(STOPPED, FALSE)]
     report = Report(mode=scene.world.mode, generation=_generation(scene.world), conditions=conditions,
                     runtime=_runtime(scene) or _known_runtime(previous),
                     model_status=invalid(failure.reason, failure.message, previous.get("modelStatus") or {}),
                     url=str(previous.get("url") or ""), address=str((previous.get("address") or {}).get("url") or ""),
                     component_urls=_known_urls(previous))
     return status_of(report, previous, scene.world.now)
+
+
+def _still_serving(scene: _Scene) -> list[Told]:
+    """Conditions of what the last good spec left running; none unless its predictor serves.
+
+    `Ready` speaks of serving: a runtime that was deleted, or an edit that cannot work, stops no pod.
+    """
+    world, judgements = scene.world, {}
+    for component in components(world.service):
+        name = component_name(world.service.name, component.kind, component.predictor.name if component.predictor else "")
+        live = scene.live.get(ObjectRef(DEPLOYMENT, scene.namespace, name))
+        if live is not None:
+            judgements[component.kind] = judged([live], world.pods.get(name, ()), world.now)
+    route = condition(scene.previous.get("conditions"), INGRESS_READY)
+    if route is None or ComponentKind.PREDICTOR not in judgements or not judgements[ComponentKind.PREDICTOR].serves:
+        return []
+    way = Told(INGRESS_READY, route["status"], route.get("reason", ""), route.get("message", ""))
+    return [*(component_condition(kind, judgement) for kind, judgement in judgements.items()), way]
 
 
 def _known_runtime(previous: Json) -> tuple[str, str] | None:
