@@ -2,13 +2,15 @@
 
 Nothing else in the package may call `time`, `datetime.now`, `random`, `uuid4`, `secrets` or `asyncio.sleep`; a test keeps that.
 """
-import asyncio
 import contextlib
 import datetime
 import random
 import time
 import uuid
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Clock(Protocol):
@@ -47,6 +49,7 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)   # asked several times per request: no call in between
 
     async def sleep(self, seconds: float) -> None:
+        import asyncio  # here, so that programs of threads alone (the storage initializer) start without it
         await asyncio.sleep(seconds)
 
     def random(self) -> float:
@@ -81,8 +84,9 @@ def parse_timestamp(text: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-async def wait_until(event: asyncio.Event, seconds: float) -> bool:
+async def wait_until(event: "asyncio.Event", seconds: float) -> bool:
     """Wait for the event at most that long; whether it came."""
+    import asyncio
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
