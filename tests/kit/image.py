@@ -70,16 +70,20 @@ def _script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def command(tree: Path, *arguments: str, handed: Path | None = None, environment: Mapping[str, str] | None = None) -> list[str]:
+def command(tree: Path, *arguments: str, handed: Path | None = None, environment: Mapping[str, str] | None = None,
+            scratch: bool = True) -> list[str]:  # fmt: skip
     """Runs /manager of a tree as uid 65532 on a read-only root; needs root for the mounts.
 
-    /tmp is empty but for the files of the folder `handed`; nothing of our own environment goes in, only what is given.
+    /tmp is empty but for the files of the folder `handed`, and cannot be written to either without `scratch`; nothing of our own
+    environment goes in, only what is given.
     """
     steps = (
-        'mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount -t tmpfs -o mode=1777 tmp "$1/tmp" && '
-        'if [ "$2" ]; then install -o 65532 -m 0400 -t "$1/tmp" "$2"/*; fi && shift 2 && '
-        'exec env -i PATH="$PATH" "$@"'
+        'mount --make-rprivate / && mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount --rbind /proc "$1/proc" && '
+        'mount -t tmpfs -o mode=755 dev "$1/dev" && for name in null zero random urandom; do '
+        'touch "$1/dev/$name" && mount --bind "/dev/$name" "$1/dev/$name"; done && '
+        'mount -t tmpfs -o mode=1777 tmp "$1/tmp" && if [ "$2" ]; then install -o 65532 -m 0400 -t "$1/tmp" "$2"/*; fi && '
+        'mount -o "remount,$3" "$1/tmp" && shift 3 && exec env -i PATH="$PATH" "$@"'
     )
     given = [f"{name}={value}" for name, value in (environment or {}).items()]
     inside = ["chroot", "--userspec=65532:65532", str(tree), "/bin/sh", "-c", INSIDE, "sh", *arguments]
-    return ["unshare", "--mount", "sh", "-c", steps, "sh", str(tree), str(handed or ""), *given, *inside]
+    return ["unshare", "--mount", "sh", "-c", steps, "sh", str(tree), str(handed or ""), "rw" if scratch else "ro", *given, *inside]

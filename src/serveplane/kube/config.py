@@ -7,7 +7,6 @@ import base64
 import binascii
 import os
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 from serveplane import pod
 from serveplane.kube.credentials import Credentials, ExecCredentials, StaticToken, TokenFile
 from serveplane.kube.errors import ConfigError
+from serveplane.kube.pair import Pair, load_into
 from serveplane.objects import Json
 from serveplane.objects.yamlio import load
 
@@ -65,14 +65,10 @@ class ClusterConfig:
         return context
 
     def _load_pair(self, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-        # OpenSSL reads key pairs from files only; this one exists, for us alone, just as long as that takes.
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(certificate + b"\n" + key)
-            file.flush()
-            try:
-                context.load_cert_chain(file.name)
-            except (ssl.SSLError, OSError) as error:
-                raise ConfigError(f"{self.source}: client certificate and key do not load ({error})") from None
+        try:
+            load_into(context, Pair(certificate, key))
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(f"{self.source}: client certificate and key do not load ({error})") from None
 
 
 def load_config(

@@ -1,4 +1,7 @@
-"""/manager of the image's file tree at work: nobody's process on a read-only root, and a real API server that asks it."""
+"""/manager of the image's file tree at work: nobody's process, with nowhere to write, and a real API server that asks it.
+
+KServe's manifests give it no writable folder, so it has to do without one.
+"""
 
 import urllib.request
 from collections.abc import Iterator
@@ -60,7 +63,8 @@ def _started(tree: Path, bed: Testbed, handed: Path) -> Manager:
     environment = {"KUBECONFIG": "/tmp/kubeconfig", "POD_NAMESPACE": NAMESPACE, "POD_NAME": "in-a-tree"}
     addresses = (f"--health-probe-addr=127.0.0.1:{health}", f"--metrics-addr=127.0.0.1:{metrics}", f"--webhook-port={webhook}")
     log = bed.folder / "image.log"
-    process = start(image.command(tree, "--leader-elect", *addresses, handed=handed, environment=environment), log)
+    command = image.command(tree, "--leader-elect", *addresses, handed=handed, environment=environment, scratch=False)
+    process = start(command, log)
     return Manager(process, log, health, metrics, webhook)
 
 
