@@ -123,6 +123,22 @@ def azure(python: Path, program: Path, content: Path, folder: Path) -> Iterator[
         yield url, filled(python, FILL_AZURE, url, content, ACCOUNT, ACCOUNT_KEY)
 
 
+def fileserver(folder: Path) -> Path | None:
+    """Go's own HTTP server, built here."""
+    program = folder / "fileserver"
+    words = ["go", "build", "-o", str(program), str(Path(__file__).with_name("fileserver") / "main.go")]
+    if not shutil.which("go") or subprocess.run(words, capture_output=True, check=False, timeout=300, cwd=folder).returncode:
+        return None
+    return program
+
+
+@contextlib.contextmanager
+def web(program: Path, content: Path, log: Path, *tls: Path) -> Iterator[str]:
+    [port] = free_ports(1)
+    with running([program, content, f"127.0.0.1:{port}", *tls], port, log) as url:
+        yield url.replace("http:", "https:") if tls else url
+
+
 def filled(python: Path, script: str, *words: str | Path) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.upper().endswith("_PROXY")}
     done = subprocess.run([python, "-c", script, *words], capture_output=True, text=True, timeout=120, check=False, env=clean)

@@ -17,6 +17,7 @@ from serveplane.dataplane.storage.files import Patterns
 from serveplane.dataplane.storage.transfer import TransferSettings
 from tests.counts import SEED
 from tests.e2e.dataplane import stores
+from tests.unit.http.certificates import Authority
 
 IRIS = {"model.bst": random.Random(SEED).randbytes(11 << 20), "1/with blank + plus.json": b"{}", "1/ünïcode~(1).txt": b"text"}
 SMALL_PIECES = TransferSettings(connections=4, piece_bytes=1 << 20)
@@ -154,3 +155,21 @@ def test_azure_believes_no_wrong_key_and_we_do_not_tell_it(azure: tuple[dict[str
     with pytest.raises(Forbidden) as error:
         fetched(f"https://{stores.ACCOUNT}.blob.core.windows.net/bucket/models/iris", tmp_path, environment)
     assert "c2VjcmV0" not in str(error.value)
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_the_web(content: Path, tmp_path: Path, encrypted: bool) -> None:
+    program = stores.fileserver(tmp_path)
+    if program is None:
+        pytest.skip("Go is not here to build a server with")
+    authority = Authority(tmp_path)
+    tls = authority.issue("server", "127.0.0.1") if encrypted else ()
+    environment = {"REQUESTS_CA_BUNDLE": str(authority.file)}
+    with stores.web(program, content, tmp_path / "log", *tls) as url:
+        assert fetched(f"{url}/models/iris/model.bst", tmp_path / "a", environment) == {"model.bst": IRIS["model.bst"]}
+        assert fetched(f"{url}/models/iris/1/with blank + plus.json", tmp_path / "b", environment) == {"with blank + plus.json": b"{}"}
+        assert fetched(f"{url}/packed/model.tar.gz", tmp_path / "c", environment) == {f"iris/{name}": body for name, body in IRIS.items()}
+        with pytest.raises(NotFound):
+            fetched(f"{url}/models/nothing", tmp_path / "d", environment)
+        with pytest.raises(StorageError, match="web page"):
+            fetched(f"{url}/models/iris", tmp_path / "e", environment)   # a listing for people
