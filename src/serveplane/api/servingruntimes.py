@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from serveplane.api import keys
-from serveplane.api.inferenceservice.validation import gpu_problems, known_gpus
+from serveplane.api.inferenceservice.validation import gpu_list_problems, gpu_problems, known_gpus
 from serveplane.api.model import read
 from serveplane.api.pods import blocked_env_problems, group_problems
 from serveplane.api.policy import Policy
@@ -79,6 +79,7 @@ def _clashes(one: SupportedFormat, other: SupportedFormat) -> bool:
 def _worker_problems(runtime: ServingRuntime, worker: RuntimeWorker, policy: Policy) -> Iterator[FieldError]:
     at, known = SPEC / "workerSpec", known_gpus(runtime.spec.annotations, policy)
     yield from blocked_env_problems(worker.pod, at)
+    yield from gpu_list_problems(runtime.spec.annotations, SPEC / "annotations")
     yield from group_problems(worker, at)
     if not worker.containers:
         yield FieldError(at / "containers", "a worker needs a container")

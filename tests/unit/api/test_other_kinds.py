@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from serveplane.api import keys
 from serveplane.api.admission import Context, mutate, validate, validate_deletion
 from serveplane.api.mode import Mode
 from serveplane.api.policy import Policy
@@ -60,6 +61,11 @@ def form(name: str = "sklearn", version: str = "1", priority: int | None = 1, au
         ),
         (runtime("new", workerSpec={"containers": [{"name": "a"}, {"name": "b"}]}), [], ["spec.workerSpec.containers"]),
         (runtime("new", workerSpec={"containers": []}), [], ["spec.workerSpec.containers"]),
+        (
+            runtime("new", workerSpec={"containers": [{"name": "a"}]}, annotations={keys.GPU_RESOURCE_TYPES: "gpu"}),
+            [],
+            [f"spec.annotations[{keys.GPU_RESOURCE_TYPES}]"],
+        ),
         (
             runtime("new", workerSpec={"containers": [{"name": "a"}], "tensorParallelSize": 0}),
             [],

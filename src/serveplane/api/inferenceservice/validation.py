@@ -173,6 +173,7 @@ def _multi_node_problems(service: InferenceService, policy: Policy) -> Iterator[
     at = SPEC / "predictor" / "workerSpec"
     yield from blocked_env_problems(worker.pod, at)
     yield from ephemeral_problems(worker.pod, at)
+    yield from gpu_list_problems(service.annotations, ANNOTATIONS)
     known = known_gpus(service.annotations, policy)
     yield from group_problems(worker, at)
     for index, container in enumerate(worker.containers):
@@ -203,11 +204,20 @@ def known_gpus(annotations: dict[str, str], policy: Policy) -> frozenset[str]:
     """Resource names that count as GPUs: the built-in, the configured, and those an annotation lists as a JSON
     array.
     """
+    return frozenset((*policy.gpu_resource_types, *(_listed_gpus(annotations) or ())))
+
+
+def gpu_list_problems(annotations: dict[str, str], at: FieldPath) -> Iterator[FieldError]:
+    if _listed_gpus(annotations) is None:
+        yield FieldError(at / keys.GPU_RESOURCE_TYPES, "must be a JSON array of resource names")
+
+
+def _listed_gpus(annotations: dict[str, str]) -> tuple[str, ...] | None:
+    """What the annotation lists; None where it is no list."""
     try:
-        listed = msgspec.json.decode(annotations.get(keys.GPU_RESOURCE_TYPES) or "[]", type=tuple[str, ...])
+        return msgspec.json.decode(annotations.get(keys.GPU_RESOURCE_TYPES) or "[]", type=tuple[str, ...])
     except msgspec.MsgspecError:
-        listed = ()
-    return frozenset((*policy.gpu_resource_types, *listed))
+        return None
 
 
 ORDINARY_RESOURCES = frozenset(("cpu", "memory", "storage", "ephemeral-storage"))
