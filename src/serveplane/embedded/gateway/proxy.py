@@ -126,12 +126,11 @@ class Gateway:
         backend = self._backend(rule.backends)
         if backend is None or backend.problem:
             return Response.text(f"{rule.source}: {backend.problem if backend else 'no backend'}\n", 500)
-        filters = (*rule.filters, *backend.filters)
+        filters = rule.filters + backend.filters
         target, new_host = _rewritten(filters, rule, path, request.query) if filters else (
             _target(path, request.query), None)
         timeout = rule.backend_timeout or rule.timeout
-        return self._send(request, backend.service, backend.port, target, new_host or (host or None), filters,
-                                timeout)
+        return self._send(request, backend.service, backend.port, target, new_host or (host or None), filters, timeout)
 
     def _backend(self, backends: Sequence[Backend]) -> Backend | None:
         """By weight; a weight of zero gets nothing."""
@@ -151,16 +150,16 @@ class Gateway:
         endpoints = self.endpoints.candidates(service, port)
         if not endpoints:
             return Response.text(NO_ENDPOINTS.format(*service), 503, [("Retry-After", "1")])
-        if filters:
-            _change_request(request, filters)
+        if len(endpoints) == 1 and not filters:
+            return self._proxy.forward(request, _origin(endpoints[0]), target=target, host=host, timeouts=_timeouts(timeout))
         way = _Way(endpoints, target, host, _timeouts(timeout))
+        _change_request(request, filters)
         if any(isinstance(one, HeaderChange) and one.of_answer for one in filters):
             return self._changed(request, way, filters)
         return self._first(request, way)
 
     def _first(self, request: Request, way: _Way) -> Forwarding:
-        otherwise = partial(self._in_turn, way) if len(way.endpoints) > 1 else None
-        return self._forward(request, way, way.endpoints[0], otherwise)
+        return self._forward(request, way, way.endpoints[0], partial(self._in_turn, way))
 
     def _forward(self, request: Request, way: _Way, endpoint: Endpoint,
                  otherwise: Otherwise | None = None, fresh: bool = False) -> Forwarding:

@@ -113,8 +113,7 @@ class Asked:
 
     __slots__ = ("_query", "headers", "host", "method", "path", "query_text")
 
-    def __init__(self, host: str, path: str, method: str = "GET", headers: HeaderLookup | None = None,
-                 query: str = "") -> None:
+    def __init__(self, host: str, path: str, method: str = "GET", headers: HeaderLookup | None = None, query: str = "") -> None:
         self.host = host
         self.path = path
         self.method = method
@@ -152,7 +151,7 @@ class Table:
     wildcard: Mapping[str, Sequence[Rule]] = field(default_factory=dict)   # by suffix: ".example.com"
     everywhere: Sequence[Rule] = ()
     named: Mapping[tuple[str, str], str] = field(default_factory=dict)      # (namespace, name) → the host of a route
-    _found: dict[tuple[str, str, str], Rule | None] = field(default_factory=dict, compare=False, repr=False)   # what was asked lately
+    _found: dict[tuple[str, str, str], Rule] = field(default_factory=dict, compare=False, repr=False)   # what was asked lately
 
     def rules(self, host: str) -> Sequence[Rule]:
         """The rules of the most specific host that matches; less specific ones are not looked at."""
@@ -169,11 +168,12 @@ class Table:
     def find(self, asked: Asked) -> Rule | None:
         """The first rule that matches. Remembered where host, path and method decide alone; a new table begins anew."""
         key = (asked.host, asked.path, asked.method)
-        if key in self._found:
-            return self._found[key]
+        found = self._found.get(key)
+        if found is not None:
+            return found
         rules = self.rules(asked.host)
         found = next((rule for rule in rules if rule.matches(asked)), None)
-        if not any(rule.headers or rule.query for rule in rules):
+        if found is not None and not any(rule.headers or rule.query for rule in rules):
             if len(self._found) >= MOST_FOUND:
                 self._found.clear()
             self._found[key] = found
