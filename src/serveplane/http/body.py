@@ -42,11 +42,6 @@ class Body:
         """Whether the last byte has come (read or not)."""
         return self._done and self._error is None
 
-    @property
-    def waiting(self) -> bool:
-        """Whether a reader waits for the peer right now, so that the peer's slowness is what counts."""
-        return not self._done and not self._held
-
     # the connection's side
 
     def feed(self, piece: bytes) -> None:

@@ -66,7 +66,9 @@ class Forwarding(Direct):
 
     @property
     def _repeatable(self) -> bool:
-        return self.request.method in _REPEATABLE and isinstance(self.request.body, bytes)
+        request = self.request
+        may = request.method in _REPEATABLE or b"idempotency-key" in request.headers.index
+        return may and isinstance(request.body, bytes)
 
     # without a task
 

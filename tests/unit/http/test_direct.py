@@ -224,8 +224,9 @@ async def test_an_origin_that_falls_silent_is_a_504() -> None:
 
 
 @pytest.mark.parametrize(("request_", "reply", "status"), [
-    (POST, b"", 502), (GET, b"", 200), (GET, b"HTTP/1.1 200", 502), (GET, b"nonsense\r\n\r\n", 502)],
-    ids=["a POST is sent once", "a GET again", "half an answer", "nonsense"])
+    (POST, b"", 502), (POST.replace(b"Host", b"Idempotency-Key: 1\r\nHost"), b"", 200), (GET, b"", 200),
+    (GET, b"HTTP/1.1 200", 502), (GET, b"nonsense\r\n\r\n", 502)],
+    ids=["a POST is sent once", "unless it has a key", "a GET again", "half an answer", "nonsense"])
 async def test_a_kept_connection_that_fails(request_: bytes, reply: bytes, status: int) -> None:
     connections = 0
 
