@@ -22,6 +22,7 @@ CONNECTIONS = 64
 LINE = 4 << 20                      # a watch event is one line, and a Pod with managedFields is a long one
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+BUSY = b"resource quota evaluation timed out"  # an API server with too little CPU, in the words of its quota plugin (500)
 BUSY_ATTEMPTS = 30                  # a server that takes in a changed CRD answers 429 for a moment
 
 
@@ -85,7 +86,7 @@ class Api:
             url = self._login.server + path
             async with self.http.request(method, url, data=data, headers={"Content-Type": content_type}, params=query) as answer:
                 text = await answer.read()
-            if answer.status != 429:
+            if answer.status != 429 and BUSY not in text:
                 break
             await asyncio.sleep(float(answer.headers.get("Retry-After", "1")))
         if answer.status >= 400:
