@@ -1,12 +1,16 @@
 """The two patch formats that need no schema: merge patch (RFC 7386) and JSON patch (RFC 6902)."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import jsonpatch
 import jsonpointer
+import msgspec
 
 from serveplane.objects import Json
+
+COPIED_BYTES = 3 << 20
 
 
 class PatchFailed(ValueError):
@@ -50,11 +54,24 @@ def merge_patch(before: Json, after: Json) -> Json:
 def json_patched(target: Json, operations: Sequence[Json]) -> Json:
     """`target` changed by a JSON patch; all of it or nothing."""
     try:
-        result: Json = jsonpatch.apply_patch(target, list(operations))
+        copies = any(step.get("op") == "copy" for step in operations)
+        result: Json = _with_copies(target, operations) if copies else jsonpatch.apply_patch(target, list(operations))
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as trouble:
         raise PatchFailed(str(trouble)) from trouble
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as trouble:
         raise PatchFailed(f"malformed JSON patch: {trouble!r}") from trouble
+    return result
+
+
+def _with_copies(target: Json, operations: Sequence[Json]) -> Json:
+    """Copies of copies double a document with each step, so what they add up to is bounded."""
+    result, copied = copy.deepcopy(target), 0
+    for step in operations:
+        if step.get("op") == "copy":
+            copied += len(msgspec.json.encode(jsonpointer.resolve_pointer(result, step["from"])))
+            if copied > COPIED_BYTES:
+                raise PatchFailed(f"copies of more than {COPIED_BYTES} bytes")
+        result = jsonpatch.apply_patch(result, [step], in_place=True)
     return result
 
 

@@ -5,6 +5,7 @@ exactly when something was dropped or was written with blanks.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,9 @@ JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.
 ACCEPTED = (JSON, YAML, PROTOBUF)
 LIMIT = 3 << 20
 SHOWN_BYTES = 30
+YAML_DEPTH = 1_000
+_BRACKET = re.compile(rb"[\[\]{}]")
+YAML_NODES = 1_000_000
 
 
 def media_type(headers: Mapping[str, str]) -> str:
@@ -69,11 +73,34 @@ def lenient(body: bytes) -> Any:
 
 
 def _yaml(body: bytes) -> Any:
+    if body.count(b"[") + body.count(b"{") > YAML_DEPTH and _depth(body) > YAML_DEPTH:  # its parser would take its time
+        raise errors.bad_request("error decoding YAML: nested too deeply")
     try:
         documents = list(yamlio.load_all(body.decode()))
+        if documents and _nodes(documents[0], {}) > YAML_NODES:
+            raise ValueError("yaml: document contains excessive aliasing")
     except (ValueError, RecursionError) as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from None
     return documents[0] if documents else {}
+
+
+def _depth(text: bytes) -> int:
+    """How deep brackets are nested, at most; those inside of texts count too, which no honest document notices."""
+    depth = deepest = 0
+    for found in _BRACKET.finditer(text):
+        depth += 1 if found[0] in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _nodes(value: Any, known: dict[int, int]) -> int:
+    """How large a value is once its aliases are written out; each shared part is counted once, and told as often as it occurs."""
+    if not isinstance(value, dict | list):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = YAML_NODES  # an alias to itself never ends
+        known[id(value)] = 1 + sum(_nodes(item, known) for item in (value.values() if isinstance(value, dict) else value))
+    return known[id(value)]
 
 
 def _object(value: Any) -> Json:

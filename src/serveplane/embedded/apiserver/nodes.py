@@ -13,6 +13,13 @@ class Nodes:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._client: http.Client | None = None
+        self._plain: http.Client | None = None
+
+    def plain(self) -> http.Client:
+        """For what pods themselves serve."""
+        if self._plain is None:
+            self._plain = http.Client(clock=self._clock)
+        return self._plain
 
     def trust(self, authority: Authority) -> None:
         pair = authority.issue("apiserver-kubelet-client", "kube-apiserver-kubelet-client", ["system:masters"])
@@ -25,5 +32,6 @@ class Nodes:
         return await self._client.request(method, url, **options)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
+        for client in (self._client, self._plain):
+            if client is not None:
+                await client.close()

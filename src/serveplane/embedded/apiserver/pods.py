@@ -183,7 +183,7 @@ def chosen_container(pod: Json, asked: str) -> str:
 
 
 async def streaming(core: "Core", request: Request, resource: Resource) -> Answer:
-    """exec, attach and proxy: said plainly rather than answered with something else."""
+    """Nodes' own proxy: said plainly rather than answered with something else."""
     found(core, resource, request.target.namespace, request.target.name)
     what = f"{resource.plural}/{request.target.subresource}"
     raise errors.Refusal(

@@ -20,6 +20,8 @@ from serveplane.embedded.apiserver.request import ADMIN, ANONYMOUS, Answer, Requ
 from serveplane.embedded.store import LogError, Store
 from serveplane.kube.transport import InProcessTransport
 
+UNREAD_BYTES = 64 << 10
+"""What waits for one reader before its watch does: thousands of them may never read."""
 Reply = tuple[int, Mapping[str, str], bytes | AsyncIterator[bytes]]
 
 
@@ -83,7 +85,7 @@ class ApiServer:
     async def serve(
         self, host: str = "127.0.0.1", port: int = 0, tls: http.TlsConfig | None = None, hosts: set[str] | None = None
     ) -> http.Server:
-        limits = http.Limits()
+        limits = http.Limits(write_buffer_bytes=UNREAD_BYTES)
         listener = await http.serve(self._over_http, host, port, tls=tls, hosts=hosts, limits=limits, clock=self.clock)
         self._listeners.append(listener)
         return listener

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver import accounts, errors, patching, pods, reading, scale, writing
+from serveplane.embedded.apiserver import accounts, errors, patching, pods, proxying, reading, scale, writing
 from serveplane.embedded.apiserver.auth import reviews
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -22,9 +22,9 @@ SPECIAL: dict[tuple[str, str], Handler] = {
     ("pods", "log"): pods.log,
     ("serviceaccounts", "token"): accounts.token,
     **{("pods", name): commands.pass_on for name in ("exec", "attach")},
-    ("pods", "proxy"): pods.streaming,
+    ("pods", "proxy"): proxying.pod,
     ("pods", "portforward"): portforward.portforward,
-    ("services", "proxy"): pods.streaming,
+    ("services", "proxy"): proxying.service,
     ("nodes", "proxy"): pods.streaming,
 }
 """Subresources with a handler of their own, by (bucket, subresource); an empty bucket stands for all."""

@@ -5,7 +5,7 @@ history keeps is told so (410) and has to list again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import errors, representation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BOOKMARK_SECONDS = 60.0
 SHORTEST_DEFAULT = 1800.0
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 32 << 10
 
 
 def watch(core: "Core", request: Request, resource: Resource) -> Answer:
@@ -97,11 +97,11 @@ class Watch:
             if not await core.wait_for_change(bucket, min(left, BOOKMARK_SECONDS)) and self._bookmarks:
                 yield self._bookmark()
 
-    async def _parts(self, changes: list[Change]) -> list[bytes]:
+    async def _parts(self, changes: list[Change]) -> Iterable[bytes]:
         if self._plain and self._chosen.all and self._chosen.namespace is None:
-            return _chunks([change.frame for change in changes])
+            return _chunks(change.frame for change in changes)
         if self._plain:
-            return _chunks([part for part in map(self._frame, changes) if part])
+            return _chunks(filter(None, map(self._frame, changes)))
         seen = [event for event in map(self._event, changes) if event is not None]
         return [await self._joined(seen)] if seen else []
 
@@ -149,16 +149,17 @@ class Watch:
         return frame("ERROR", errors.encoded(refusal.status()))
 
 
-def _chunks(frames: list[bytes]) -> list[bytes]:
-    """Frames joined, but never into one piece so large that a slow reader pins it all."""
-    parts, current, size = [], list[bytes](), 0
+def _chunks(frames: Iterable[bytes]) -> Iterator[bytes]:
+    """Frames joined as the reader takes them, never into so large a piece that many slow readers pin much."""
+    current, size = list[bytes](), 0
     for one in frames:
         current.append(one)
         size += len(one)
         if size > BATCH_BYTES:
-            parts.append(b"".join(current))
+            yield b"".join(current)
             current, size = [], 0
-    return [*parts, b"".join(current)] if current else parts
+    if current:
+        yield b"".join(current)
 
 
 def _at_version(record: Record, version: int) -> Record:

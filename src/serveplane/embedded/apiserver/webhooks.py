@@ -67,11 +67,12 @@ class Webhooks:
         if config.get("url"):
             return config["url"], ""
         service = config["service"]
-        host, port = self._endpoint(service["namespace"], service["name"], service.get("port") or 443)
+        host, port = self.endpoint(service["namespace"], service["name"], service.get("port") or 443)
         path = "/" + (service.get("path") or "").lstrip("/")
         return f"https://{host}:{port}{path}", f"{service['name']}.{service['namespace']}.svc"
 
-    def _endpoint(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+    def endpoint(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """One of those that are ready behind a Service."""
         record = self._core.store.get("services", Key(namespace, name))
         if record is None:
             raise CallFailed(f'service "{name}" not found')

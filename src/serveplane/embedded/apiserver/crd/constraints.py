@@ -54,7 +54,7 @@ def _required(names: list[str], schema: Json) -> Check:
 
 
 def _enum(values: list[Any], schema: Json) -> Check:
-    listed = ", ".join(shown(value) for value in values)
+    listed = ", ".join(shown(value) if isinstance(value, str) else f'"{shown(value)}"' for value in values)
 
     def check(value: Any, path: str) -> Iterator[Cause]:
         if not any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in values):

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 UNRULED_SUBRESOURCES = frozenset({"status", "scale", "finalize", "resize", "ephemeralcontainers"})
 
 ONLY_NEW = frozenset({"priorityclasses.scheduling.k8s.io"})
-"""Kinds of which an update is asked only what it changed. Roles and bindings are looked at twice by an update, which shows."""
+"""Kinds of which an update is asked only what it changed."""
+_RBAC = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+TWICE = frozenset({*(f"{plural}.rbac.authorization.k8s.io" for plural in _RBAC), "persistentvolumes", "networkpolicies.networking.k8s.io"})
+"""Kinds that the real server looks at twice in an update, and says so twice."""
 
 
 def problems(core: "Core", write: "Write") -> Iterator[Cause]:
@@ -31,7 +34,7 @@ def problems(core: "Core", write: "Write") -> Iterator[Cause]:
     struct = codec.struct_for(resource.group, resource.version, resource.kind)
     if struct is not None and not (write.live and resource.bucket in ONLY_NEW):
         found = list(_walk(struct.name, write.value, ""))
-        yield from found * (2 if write.live and resource.group == "rbac.authorization.k8s.io" else 1)
+        yield from found * (2 if write.live and resource.bucket in TWICE else 1)
     if write.live:
         yield from immutable.problems(resource.bucket, write.value, write.live)
 

@@ -39,7 +39,7 @@ async def portforward(core: "Core", request: Request, resource: Resource) -> Ans
     address = (pod.get("status") or {}).get("podIP")
     if not address:
         raise errors.bad_request(f"pod {request.target.name} has no address; is it running?")
-    moved = _moved_ports(pod)
+    moved = moved_ports(pod)
 
     async def dial(port: int) -> Socket:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -79,7 +79,7 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",")]
 
 
-def _moved_ports(pod: Json) -> dict[int, int]:
+def moved_ports(pod: Json) -> dict[int, int]:
     text = (pod["metadata"].get("annotations") or {}).get(MOVED_PORTS, "{}")
     try:
         return msgspec.json.decode(text, type=dict[int, int], strict=False)
