@@ -1,4 +1,5 @@
 """What a manager tells its webhook process, and the certificate they share."""
+import os
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,8 @@ from serveplane.kube.webhooks import serve_webhooks, serve_webhooks_from_folder
 from serveplane.managers.options import Environment, Options
 from serveplane.managers.told import Told
 
+NICENESS = 5
+
 
 def webhook_process(module: str, manager: Manager, options: Options, environment: Environment) -> WebhookProcess:
     told = Told(
@@ -23,6 +26,10 @@ def webhook_process(module: str, manager: Manager, options: Options, environment
 def serve_with_certificate(manager: Manager, process: WebhookProcess, targets: Targets, secret: str, options: Options,
                            environment: Environment) -> None:
     """With the certificate that was mounted, else with one of our own making."""
+    async def part() -> None:
+        await process.ready.wait()
+        give_way()
+    manager.everywhere(part)
     folder = pod.real_path(options.webhook_cert_dir)
     if (Path(folder) / "tls.crt").exists():
         serve_webhooks_from_folder(manager, process, folder)
@@ -30,3 +37,13 @@ def serve_with_certificate(manager: Manager, process: WebhookProcess, targets: T
     host = f"{targets.service}.{targets.namespace}.svc"
     names = [host, f"{host}.{environment.cluster_domain}"]
     serve_webhooks(manager, process, CertificateOptions(secret=secret, namespace=environment.namespace, names=names), targets)
+
+
+def give_way() -> None:
+    """Let reviews go first where processor time is short: somebody waits for those.
+
+    Within a pod only its own two processes are weighed against each other. A process that is started later, to replace
+    one that died, gets the same lower priority.
+    """
+    if os.getpriority(os.PRIO_PROCESS, 0) < NICENESS:
+        os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
