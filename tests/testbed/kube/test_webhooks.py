@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import datetime
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -164,6 +166,26 @@ async def test_a_reset_ca_bundle_is_put_back(widgets: Testbed, client: Client, n
             return True
 
         await eventually(works, 30)
+
+
+async def test_a_killed_process_is_replaced(widgets: Testbed, client: Client, namespace: str, name: str) -> None:
+    """The manager goes on; its successor has the same port and certificate."""
+    async with hooks(widgets, namespace, name) as (manager, process):
+        for number in range(2):
+            killed = process.pid
+            assert killed is not None
+            os.kill(killed, signal.SIGKILL)
+
+            async def works(number: int = number) -> bool:
+                try:
+                    await client.create(widget(f"w{number}", namespace))
+                except ApiError:  # what the killed one was asked over a connection that was still open
+                    return False
+                return True
+
+            await eventually(works, 30)
+            assert process.pid != killed
+        await eventually(lambda: not any(check() for check in manager.health.ready.values()), 30)
 
 
 async def test_versions_are_converted(widgets: Testbed, client: Client, namespace: str, name: str) -> None:
