@@ -10,6 +10,7 @@ from serveplane.api import keys
 from serveplane.api.inferenceservice import inference_service
 from serveplane.api.model import read
 from serveplane.api.storagecontainer import ClusterStorageContainer
+from serveplane.dataplane.storage.sources.oci import CONFIG
 from serveplane.render.facts import Facts
 from serveplane.render.pods.agent import logger_account
 from serveplane.render.pods.draft import PodDraft
@@ -175,10 +176,12 @@ def test_fetched_images_take_the_pull_secret() -> None:
     result = admitted(pod("oci://r/m:1", spec={"imagePullSecrets": [{"name": "pull"}]}), facts)
     assert init(result)["args"] == ["oci://r/m:1", "/mnt/models"]
     assert env(init(result)) == {
-        "KSERVE_OCI_DOCKER_CONFIG": "/mnt/oci-fetch-auth",
+        "KSERVE_OCI_DOCKER_CONFIG": "/mnt/oci-fetch-auth/config.json",
         "KSERVE_OCI_INSECURE_REGISTRY": "true",
     }
-    assert [volume["name"] for volume in result["spec"]["volumes"]] == ["mnt-models", "kserve-oci-fetch-docker-config"]
+    assert env(init(result))["KSERVE_OCI_DOCKER_CONFIG"] == CONFIG, "where our own initializer looks for it"
+    assert [volume["name"] for volume in result["spec"]["volumes"]] == ["kserve-oci-fetch-docker-config", "mnt-models"]
+    assert result["spec"]["volumes"][0]["secret"]["defaultMode"] == 0o400
 
 
 def test_the_first_of_several_sources_chooses_the_storage_container() -> None:

@@ -15,7 +15,7 @@ from serveplane.render.runtimes import FailureReason, InvalidSpec
 MODELCAR, NATIVE, FETCH = "modelcar", "native", "fetch"
 MOST_IMAGES = 10
 MODELCAR_VOLUME = "kserve-provision-location"
-DOCKER_CONFIG_VOLUME, DOCKER_CONFIG_MOUNT = "kserve-oci-fetch-docker-config", "/mnt/oci-fetch-auth"
+DOCKER_CONFIG_VOLUME, DOCKER_CONFIG_MOUNT, DOCKER_CONFIG_FILE = "kserve-oci-fetch-docker-config", "/mnt/oci-fetch-auth", "config.json"
 
 
 def mode_of(uri: str, facts: Facts) -> str:
@@ -120,24 +120,25 @@ def _add_fetch(draft: PodDraft, uri: str, path: str, facts: Facts) -> None:
     pair, words = [f"oci://{_image(uri)}", path], container.get("args") or []
     if pair not in (words[place:place + 2] for place in range(0, len(words), 2)):
         container["args"] = [*words, *pair]
-    volume = volume_name(path) or "oci-fetch-model"
-    draft.add_volume({"name": volume, "emptyDir": {}})
-    for reader in (container, *draft.model_containers()):
-        add_mount(reader, volume, path)
     _add_pull_secret(draft, container)
     add_ca_bundle(draft, container, facts)
     if facts.settings.storage_initializer.oci_insecure_registry:
         set_env(container, "KSERVE_OCI_INSECURE_REGISTRY", "true")
+    volume = volume_name(path) or "oci-fetch-model"
+    draft.add_volume({"name": volume, "emptyDir": {}})
+    for reader in (container, *draft.model_containers()):
+        add_mount(reader, volume, path)
 
 
 def _add_pull_secret(draft: PodDraft, container: Json) -> None:
     secrets = draft.spec.get("imagePullSecrets") or []
     if not secrets:
         return
-    items = [{"key": ".dockerconfigjson", "path": "config.json", "mode": 0o400}]
-    draft.add_volume({"name": DOCKER_CONFIG_VOLUME, "secret": {"secretName": secrets[0]["name"], "items": items}})
+    items = [{"key": ".dockerconfigjson", "path": DOCKER_CONFIG_FILE}]
+    source = {"secretName": secrets[0]["name"], "items": items, "defaultMode": 0o400}
+    draft.add_volume({"name": DOCKER_CONFIG_VOLUME, "secret": source})
     add_mount(container, DOCKER_CONFIG_VOLUME, DOCKER_CONFIG_MOUNT, read_only=True)
-    set_env(container, "KSERVE_OCI_DOCKER_CONFIG", DOCKER_CONFIG_MOUNT)
+    set_env(container, "KSERVE_OCI_DOCKER_CONFIG", f"{DOCKER_CONFIG_MOUNT}/{DOCKER_CONFIG_FILE}")
 
 
 def _refusal(message: str) -> InvalidSpec:
