@@ -71,7 +71,7 @@ def _is_reference(text: str) -> bool:
 def _storage_initializer(section: known.StorageInitializer) -> Iterator[Finding]:
     yield from _all_quantities(section)
     for field, value in (("cpuModelcar", section.cpu_modelcar), ("memoryModelcar", section.memory_modelcar)):
-        if not is_quantity(value):
+        if value and not is_quantity(value):
             yield field, f"{value!r} is not a quantity such as 10m or 15Mi"
     if section.oci_model_mode and section.oci_model_mode not in OCI_MODES:
         yield "ociModelMode", f"must be one of {', '.join(OCI_MODES)}, not {section.oci_model_mode!r}"

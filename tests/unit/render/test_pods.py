@@ -184,6 +184,14 @@ def test_fetched_images_take_the_pull_secret() -> None:
     assert result["spec"]["volumes"][0]["secret"]["defaultMode"] == 0o400
 
 
+def test_a_sidecar_of_unsaid_size_has_the_usual_one() -> None:
+    facts = Facts(settings=settings(enableModelcar=True, cpuModelcar="", memoryModelcar="", uidModelcar=None))
+    assert not facts.settings.problems
+    server, car = admitted(pod("oci://r/m:1"), facts)["spec"]["containers"]
+    assert car["resources"]["limits"] == {"cpu": "10m", "memory": "15Mi"}
+    assert "securityContext" not in {**server, **car}
+
+
 def test_the_first_of_several_sources_chooses_the_storage_container() -> None:
     special = read(ClusterStorageContainer, {"metadata": {"name": "special"}, "spec": {
         "container": {"name": "storage-initializer", "image": "special:1"}, "supportedUriFormats": [{"prefix": "gs://"}],

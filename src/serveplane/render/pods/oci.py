@@ -71,7 +71,7 @@ def _add_modelcar(draft: PodDraft, uri: str, path: str, suffix: str, facts: Fact
         add_mount(container, volume, parent)
         set_env(container, "MODEL_INIT_MODE", "async")
         _run_as(container, section.uid_modelcar)
-    resources = {"cpu": section.cpu_modelcar, "memory": section.memory_modelcar}
+    resources = {"cpu": section.cpu_modelcar or "10m", "memory": section.memory_modelcar or "15Mi"}
     base: Json = {"image": _image(uri), "resources": {"limits": resources, "requests": resources},
                   "terminationMessagePolicy": "FallbackToLogsOnError"}
     car = {"name": f"modelcar{suffix}", **base, "args": ["sh", "-c", _link_command(path, parent)]}
