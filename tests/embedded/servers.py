@@ -206,6 +206,8 @@ def _without_order(found: Json) -> Json:
 def _member(key: str, item: Any) -> Any:
     """Causes come in the order of a Go map where several writers are in conflict, that is, in none."""
     found = normal(item)
+    if key == "managedFields" and isinstance(found, list):  # by time, and writes of one second here may be of two there
+        return sorted(found, key=lambda entry: [str(entry.get(name)) for name in ("operation", "manager", "subresource", "apiVersion")])
     return sorted(found, key=json.dumps) if key == "causes" and isinstance(found, list) else found
 
 

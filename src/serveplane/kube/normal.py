@@ -56,6 +56,9 @@ def _with_twins(value: Json, shape: Shape) -> Json:
 
 def _unique(members: list[Any], shape: Shape, at: tuple[str, ...], warn: Warn) -> list[Any]:
     by_key: dict[str, Any] = {}
+    nameless = shape.keys and not any(isinstance(member, dict) and shape.keys[0] in member for member in members)
+    if nameless:
+        return members  # the server will say what is missing
     for member in members:
         try:
             key = member_key(shape, member)

@@ -4,7 +4,7 @@ The API server's own rules, told as functions of values: `applied` for a PATCH w
 write. What the HTTP layer adds (times, entries, versions) is not here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from serveplane.objects.fieldset import (
     is_granular,
     member_key,
     named_fields_included,
-    paths,
     readable,
     union,
 )
@@ -32,8 +31,18 @@ class OwnershipConflict(Exception):
     """Somebody else owns what this configuration would change."""
 
     def __init__(self, conflicts: Mapping[str, Fields]) -> None:
-        self.conflicts = {owner: [readable(path) for path in paths(fields)] for owner, fields in conflicts.items()}
+        self.conflicts = {owner: list(_told(fields, ())) for owner, fields in conflicts.items()}
         super().__init__(f"conflicts with {self.conflicts}")
+
+
+def _told(fields: Fields, path: tuple[str, ...]) -> Iterator[str]:
+    """Fields in the API server's order: at each place those that end there, then what is below."""
+    for key, node in sorted(fields.items()):
+        if key != "." and (not node or "." in node):
+            yield readable((*path, key))
+    for key, node in sorted(fields.items()):
+        if key != "." and node:
+            yield from _told(node, (*path, key))
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,9 @@ def test_a_terminal(box: Box) -> None:
 def test_files_are_copied_both_ways(box: Box, tmp_path: Path) -> None:
     (tmp_path / "there" / "deep").mkdir(parents=True)
     (tmp_path / "there" / "deep" / "file").write_bytes(os.urandom(100_000))
-    assert box("cp", str(tmp_path / "there"), "box:/data/there").returncode == 0
-    assert box("cp", "box:/data/there", str(tmp_path / "back")).returncode == 0
+    place = f"box:/data/{tmp_path.name}"
+    assert box("cp", str(tmp_path / "there"), place).returncode == 0
+    assert box("cp", place, str(tmp_path / "back")).returncode == 0
     assert (tmp_path / "back" / "deep" / "file").read_bytes() == (tmp_path / "there" / "deep" / "file").read_bytes()
 
 

@@ -187,7 +187,7 @@ class Side:
         ]
 
     def _seen(self, answer: Answer, path: str) -> list[Any]:
-        warnings = sorted(answer.headers.get("warning", "").split(", 299 - "))
+        warnings = sorted(answer.headers.get("warning", "").removeprefix("299 - ").split(", 299 - "))
         value = _undescribed(self.ordered(answer.value, path))
         return [answer.status, warnings, value]
 

@@ -221,7 +221,8 @@ def _go_kind(value: Any) -> str:
 
 def _before_first_apply(live: Json, writer: Writer, shape: Shape, empty: Json) -> dict[str, Fields]:
     entry = {"manager": "before-first-apply", "operation": "Update", "apiVersion": writer.entry["apiVersion"]}
-    owned = serverside.updated(bare(empty), bare(live), {}, _owner(entry), shape)
+    there = {key: item for key, item in bare(live).items() if item is not None or empty.get(key) != []}
+    owned = serverside.updated({key: item for key, item in bare(empty).items() if key in there}, there, {}, _owner(entry), shape)
     return {name: _stripped(fields) for name, fields in owned.items()}
 
 
@@ -279,13 +280,13 @@ def _capped(entries: list[Json]) -> list[Json]:
 
 
 def _conflict(conflict: serverside.OwnershipConflict) -> errors.Refusal:
-    told = [(_told(owner), path) for owner, found in conflict.conflicts.items() for path in sorted(found)]
+    told = [(_told(owner), path) for owner, found in conflict.conflicts.items() for path in found]
     causes = [errors.Cause("FieldManagerConflict", f"conflict with {owner}", path) for owner, path in told]
     if len(told) == 1:
         return errors.apply_conflict(f"Apply failed with 1 conflict: conflict with {told[0][0]}: {told[0][1]}", causes)
     lines = []
     for owner, found in sorted(conflict.conflicts.items(), key=lambda pair: _sorted_name(pair[0])):
-        lines += [f"conflicts with {_told(owner)}:", *(f"- {path}" for path in sorted(found))]
+        lines += [f"conflicts with {_told(owner)}:", *(f"- {path}" for path in found)]
     return errors.apply_conflict(f"Apply failed with {len(told)} conflicts: " + "\n".join(lines), causes)
 
 

@@ -194,11 +194,9 @@ def _configuration(core: "Core", request: Request, resource: Resource) -> Json:
         metadata = config["metadata"] = {}
     if metadata.get("managedFields") is not None:
         raise errors.bad_request("metadata.managedFields must be nil")
-    if metadata.setdefault("name", request.target.name) != request.target.name:
-        raise errors.bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({request.target.name})"
-        )
+    metadata.setdefault("name", request.target.name)
     managed.check_typed(config, resource.shape, _told(config, resource))
+    check_name(config, request.target.name)
     namespace = request.target.namespace
     if resource.namespaced and metadata.setdefault("namespace", namespace) != namespace:
         raise errors.bad_request(

@@ -127,4 +127,6 @@ def _fields(request: Request, resource: Resource) -> selectors.FieldSelector:
 
 def selectable(resource: Resource) -> tuple[str, ...]:
     custom = resource.custom.selectable_fields if resource.custom else ()
+    if resource.custom and not resource.namespaced:
+        return (ALWAYS[0], *custom)
     return (*ALWAYS, *FIELDS.get(resource.bucket, ()), *custom)

@@ -135,6 +135,10 @@ def _claim(value: Json, live: Json) -> Iterator[Cause]:
 
 
 def _pod(value: Json, live: Json) -> Iterator[Cause]:
+    for field in ("containers", "initContainers"):
+        if len(value["spec"].get(field) or ()) != len(live["spec"].get(field) or ()):
+            yield _forbidden(f"spec.{field}", "pod updates may not add or remove containers")
+            return
     if _fixed_pod(value["spec"]) != _fixed_pod(live["spec"]):
         yield _forbidden("spec", POD)
 
