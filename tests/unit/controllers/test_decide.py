@@ -133,6 +133,15 @@ def test_stopping_wants_nothing_at_all(spelling: str) -> None:
     assert "url" not in status
 
 
+def test_canaries_stop_with_their_service() -> None:
+    canary = {"trafficPercent": 25, "predictor": {"name": "v2", "model": {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://c"}}}
+    status = status_of(world(iris(canary=[canary], stop="true")), {})
+    assert told(status, "CanaryPredictorReady")["reason"] == "Stopped"
+    assert status["canaryStatuses"] == [
+        {"name": "v2", "ready": False, "trafficPercent": 25, "modelStatus": {"transitionStatus": ""}}
+    ]
+
+
 def test_what_cannot_be_rendered_changes_nothing_and_says_why() -> None:
     before = status_of(world(iris()))
     seen = world(iris(before), facts=Facts(settings=SETTINGS))

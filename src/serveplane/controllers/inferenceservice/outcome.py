@@ -260,9 +260,13 @@ def _stopped(scene: _Scene) -> Json:
     kinds = [component.kind for component in components(scene.world.service)]
     conditions = [*(Told(COMPONENT_READY[kind], FALSE, "Stopped") for kind in kinds), Told(INGRESS_READY, FALSE, "Stopped"),
                   Told(STOPPED, TRUE)]
+    canaries: list[Json] = [{"name": entry.predictor.name or "", "ready": False, "trafficPercent": entry.traffic_percent,
+                             "modelStatus": NO_MODEL} for entry in scene.world.service.spec.canary]
+    if canaries:
+        conditions.append(Told(CANARY_READY, FALSE, "Stopped"))
     gone = not any(ref.kind in (DEPLOYMENT, SERVICE) for ref in scene.live)
     report = Report(mode=scene.world.mode, generation=_generation(scene.world), conditions=conditions, model_status=NO_MODEL,
-                    runtime=_runtime(scene), generation_serves=gone)
+                    runtime=_runtime(scene), canaries=canaries, generation_serves=gone)
     return status_of(report, scene.previous, scene.world.now)
 
 
