@@ -36,14 +36,16 @@ _ABSOLUTE = re.compile(r"(?i:https?)://([^/?#@]+)(/[^#]*|\?[^#]*|)")
 class _Fields:
     """httptools' callbacks for one head. The Nones spare it a failed attribute lookup each."""
 
-    __slots__ = ("raw",)
+    __slots__ = ("index", "raw")
     on_body = on_message_begin = on_message_complete = on_chunk_header = on_chunk_complete = on_headers_complete = on_url = on_status = None
 
     def __init__(self) -> None:
         self.raw: list[RawHeader] = []
+        self.index: dict[bytes, bytes] = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.raw.append((name, value))
+        self.index[name.lower()] = value
 
 
 _Read = tuple[str, str, str, str, bool, int, bool, list[RawHeader], dict[bytes, bytes], bytes]
@@ -138,12 +140,11 @@ def _parse(parser: type, head: bytes) -> tuple[list[RawHeader], dict[bytes, byte
         raise ProtocolViolation("unknown method", 501) from None
     except httptools.HttpParserError as error:
         raise ProtocolViolation(f"malformed head: {error}") from None
-    return fields.raw, _index(fields.raw)
+    return fields.raw, _checked(fields.index, fields.raw)
 
 
-def _index(raw: list[RawHeader]) -> dict[bytes, bytes]:
-    """Lower-case name to value; fields whose repetition would be ambiguous may come once."""
-    index = {name.lower(): value for name, value in raw}
+def _checked(index: dict[bytes, bytes], raw: list[RawHeader]) -> dict[bytes, bytes]:
+    """Lower-case name to first value; fields whose repetition would be ambiguous may come once."""
     if len(index) < len(raw):
         index = _first_values(raw)
     if b"content_length" in index or b"transfer_encoding" in index:
