@@ -92,3 +92,14 @@ async def test_a_daemon_set_remembers_its_templates() -> None:
         kept = {one["data"]["spec"]["template"]["spec"]["containers"][0]["image"]: one["revision"]
                 for one in await client.list(CONTROLLER_REVISION, "default")}
         assert kept == {"a": 3, "b": 2}, "what was rolled back to is the latest again"
+
+
+async def test_a_stateful_set_mounts_its_claims() -> None:
+    async with controllers() as client:
+        claim = {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+        wanted = workload("StatefulSet", serviceName="x", replicas=1, volumeClaimTemplates=[claim])
+        wanted["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+        await client.create(wanted)
+        await eventually(lambda: start_pods(client, 1, "a"))
+        volumes = (await client.get(POD, "x-0", "default"))["spec"]["volumes"]
+        assert {"name": "v", "persistentVolumeClaim": {"claimName": "v-x-0"}} in volumes

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 UNRULED_SUBRESOURCES = frozenset({"status", "scale", "finalize", "resize", "ephemeralcontainers"})
 
+STATEFUL_SETS = "statefulsets.apps"
 ONLY_NEW = frozenset({"priorityclasses.scheduling.k8s.io"})
 """Kinds of which an update is asked only what it changed."""
 _RBAC = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
@@ -33,10 +34,24 @@ def problems(core: "Core", write: "Write") -> Iterator[Cause]:
         return
     struct = codec.struct_for(resource.group, resource.version, resource.kind)
     if struct is not None and not (write.live and resource.bucket in ONLY_NEW):
-        found = list(_walk(struct.name, write.value, ""))
+        value = _with_claims(write.value) if resource.bucket == STATEFUL_SETS else write.value
+        found = list(_walk(struct.name, value, ""))
         yield from found * (2 if write.live and resource.bucket in TWICE else 1)
     if write.live:
         yield from immutable.problems(resource.bucket, write.value, write.live)
+
+
+def _with_claims(value: Json) -> Json:
+    """A StatefulSet whose template has the volumes that its pods will get from the claim templates, so that they may be mounted."""
+    spec: Json = value.get("spec") or {}
+    template: Json = spec.get("template") or {}
+    pod: Json = template.get("spec") or {}
+    known = {one.get("name") for one in pod.get("volumes") or ()}
+    names = [(claim.get("metadata") or {}).get("name") for claim in spec.get("volumeClaimTemplates") or ()]
+    more = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names if name and name not in known]
+    if not more:
+        return value
+    return {**value, "spec": {**spec, "template": {**template, "spec": {**pod, "volumes": [*(pod.get("volumes") or ()), *more]}}}}
 
 
 def _walk(name: str, value: Json, path: str) -> Iterator[Cause]:
