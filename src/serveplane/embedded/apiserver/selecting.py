@@ -119,7 +119,7 @@ def _fields(request: Request, resource: Resource) -> selectors.FieldSelector:
                 if known == ALWAYS
                 else f"field label not supported: {path}"
             )
-            raise errors.bad_request(why)
+            raise errors.bad_request(f'field label "{path}" not supported for Job' if resource.bucket == "jobs.batch" else why)
     return selectors.FieldSelector(
         tuple((REGARDING.get(path, path), equal, value) for path, equal, value in parsed.terms)
     )

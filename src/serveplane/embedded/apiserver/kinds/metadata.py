@@ -26,7 +26,7 @@ QUALIFIED, LABEL_VALUE = names.QUALIFIED_NAME_RULE, names.LABEL_VALUE_RULE
 OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 ANNOTATION_BYTES = 256 * 1024
 PATH_NAMES = frozenset({"roles", "clusterroles", "rolebindings", "clusterrolebindings"})
-LABEL_NAMES = frozenset({"namespaces"})
+LABEL_NAMES = frozenset({"namespaces", "statefulsets.apps"})
 RFC_1035_NAMES = frozenset({"services"})
 
 
