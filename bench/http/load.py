@@ -1,4 +1,4 @@
-"""The load: 32 connections, each with one request under way at a time; every request carries an id, so no two heads are alike."""
+"""The load: 32 connections, each with one request under way at a time; the same one again and again, or each with an id of its own."""
 import asyncio
 import itertools
 import time
