@@ -50,3 +50,13 @@ async def api_server(
             if https:
                 server.endpoint = await listen(server, Path(place))
             yield server
+
+
+with contextlib.suppress(ImportError):  # only where there is pytest, and its plugin for coroutines
+    import pytest_asyncio
+
+    @pytest_asyncio.fixture
+    async def kube_api_server() -> AsyncIterator[TestServer]:
+        """A server in this process, for one test."""
+        async with api_server() as server:
+            yield server

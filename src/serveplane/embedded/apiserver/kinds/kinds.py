@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
+SPEC_FIRST = frozenset({"poddisruptionbudgets.policy"})
+"""Kinds whose metadata is only looked at once the rest is right."""
+
 
 class Kinds:
     def canonical(self, resource: Resource, value: Json, problems: list[str], converting: bool = False) -> Json:
@@ -52,7 +55,8 @@ class Kinds:
     def check_create(self, core: "Core", write: "Write") -> None:
         resource, value = write.resource, write.value
         causes = list(check_metadata(resource, value["metadata"]))
-        causes += (custom if resource.custom else builtin).problems(core, write)
+        others = list((custom if resource.custom else builtin).problems(core, write))
+        causes = others if others and resource.bucket in SPEC_FIRST else [*causes, *others]
         if causes:
             raise errors.invalid(resource.kind, resource.group, value["metadata"].get("name", ""), causes)
 
