@@ -305,7 +305,6 @@ RULES: dict[str, tuple[Rule, ...]] = {
         enum("restartPolicy", "Always", "OnFailure", "Never"),
         unique("volumes", "name"),
         enum("dnsPolicy", "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
-        not_negative("terminationGracePeriodSeconds"),
     ),
     "core.v1.Container": _CONTAINER,
     "core.v1.ContainerPort": (
