@@ -1,5 +1,4 @@
-"""What a review costs: CPU of the InferenceService defaulter, its validator and the pod mutator, from request bytes
-to answer bytes.
+"""What a review costs: CPU of the InferenceService defaulter, its validator and the pod mutator, from request bytes to answer bytes.
 
 usage: python -m bench.admission [--reviews N] [--busy]
 

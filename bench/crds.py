@@ -2,8 +2,7 @@
 
 usage: python bench/crds.py [--beside NAME=FOLDER ...]
 
-Each row is a fresh control plane of the testbed with the definitions of one folder applied; RSS is read when it has
-come to rest.
+Each row is a fresh control plane of the testbed with the definitions of one folder applied; RSS is read when it has come to rest.
 """
 
 import argparse

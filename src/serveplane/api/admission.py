@@ -1,8 +1,7 @@
 """Admission of every kind, as the webhook server and the offline commands call it.
 
-Both verbs are pure and total. What they need to know of the cluster comes in a `Context`, read from caches
-beforehand, so
-that a review never waits for the API server.
+Both verbs are pure and total. What they need to know of the cluster comes in a `Context`, read from caches beforehand,
+so that a review never waits for the API server.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -221,8 +220,7 @@ def validate_deletion(obj: Json, context: Context = UNAWARE) -> Verdict:
 
 
 def _mutate_llm(obj: Json, context: Context) -> Json:
-    """Defaults are filled in the newer shape; what a round trip through it spells out (a pool's port) stays spelt
-    out.
+    """Defaults are filled in the newer shape; what a round trip through it spells out (a pool's port) stays spelt out.
     """
     newer = _newer(obj)
     if not _is_readable(newer):

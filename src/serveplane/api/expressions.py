@@ -1,8 +1,8 @@
 """Regular expressions that users write, searched without letting one of them stop a webhook.
 
 Python's engine tries every way to split a text among repeats that stand in each other, which takes for ever for some
-texts; KServe's engine
-cannot do that. So an expression with such repeats is taken for one that matches nothing, as a broken one is.
+texts; KServe's engine cannot do that. So an expression with such repeats is taken for one that matches nothing, as a
+broken one is.
 """
 
 import re

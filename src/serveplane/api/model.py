@@ -1,9 +1,8 @@
 """Frozen typed views of our kinds.
 
 What is ours has a field with a type. What is a Pod's (or a Container's, a Gateway's) stays plain JSON under a field
-marked `Inline` or
-`Part`, so nothing a user wrote is lost. The same classes describe the CRD schemas (`api.schema`), so a field exists
-once.
+marked `Inline` or `Part`, so nothing a user wrote is lost. The same classes describe the CRD schemas (`api.schema`), so
+a field exists once.
 
 A view is read from an object and never written back.
 """
@@ -20,8 +19,7 @@ from serveplane.objects import Json
 
 
 class Inline(NamedTuple):
-    """Marks the field that takes every key of the object which no other field claims, as Kubernetes' type `name` has
-    them.
+    """Marks the field that takes every key of the object which no other field claims, as Kubernetes' type `name` has them.
     """
 
     name: str
@@ -54,8 +52,7 @@ class Described(NamedTuple):
 
 
 class Schemaless:
-    """Marks a field that API servers are told nothing about, because its type contains itself; we check it
-    ourselves.
+    """Marks a field that API servers are told nothing about, because its type contains itself; we check it ourselves.
     """
 
 
@@ -74,8 +71,7 @@ def cel(message: str, rule: str) -> Json:
 
 
 class ModelMeta(msgspec.StructMeta):
-    """Makes every subclass keyword-only, which a struct does not inherit; so required fields may follow optional
-    ones.
+    """Makes every subclass keyword-only, which a struct does not inherit; so required fields may follow optional ones.
     """
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: Json, **options: Any) -> "ModelMeta":

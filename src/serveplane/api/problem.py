@@ -1,7 +1,6 @@
 """Where a value stands in an object, and what is wrong with it there.
 
-Wrong input is data: a check yields every problem it finds, and only the edge (a webhook, a command) turns them into
-an answer.
+Wrong input is data: a check yields every problem it finds, and only the edge (a webhook, a command) turns them into an answer.
 """
 
 from typing import NamedTuple

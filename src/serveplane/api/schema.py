@@ -1,10 +1,8 @@
 """Structural schemas from the typed models.
 
 A schema comes in two sizes. *Full* spells out every pod field from Kubernetes' own table, so that the API server
-prunes,
-checks and merges them. *Minimal* leaves pod parts open, which keeps a CRD small enough for client-side apply;
-admission then
-checks those parts against the full schema.
+prunes, checks and merges them. *Minimal* leaves pod parts open, which keeps a CRD small enough for client-side apply;
+admission then checks those parts against the full schema.
 
 Schemas are built once and share their parts: nobody may change one.
 """
@@ -171,8 +169,7 @@ def _keywords(node: Json, without: Iterable[str] = ()) -> Json:
 
 
 def _keyed(item: Json, keys: Iterable[str]) -> Json:
-    """A key of a list by key must be required or have a default; Kubernetes leaves that out where the zero value will
-    do.
+    """A key of a list by key must be required or have a default; Kubernetes leaves that out where the zero value will do.
     """
     missing = [key for key in keys if key not in item.get("required", ()) and "default" not in item["properties"][key]]
     if not missing:

@@ -1,8 +1,7 @@
 """Which runtimes are refused.
 
 Two runtimes that would both be chosen for a model, with nothing to tell them apart, make the choice depend on chance;
-so
-equal priorities of equal formats are refused among runtimes of one scope.
+so equal priorities of equal formats are refused among runtimes of one scope.
 """
 
 from collections.abc import Iterable, Iterator

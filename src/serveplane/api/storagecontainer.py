@@ -16,8 +16,7 @@ class UriFormat(Model):
     regex: str | None = None
 
     def matches(self, uri: str) -> bool:
-        """A prefix decides if there is one; otherwise the expression is searched anywhere in the URI. A broken one
-        matches nothing.
+        """A prefix decides if there is one; otherwise the expression is searched anywhere in the URI. A broken one matches nothing.
         """
         if self.prefix:
             return uri.startswith(self.prefix)

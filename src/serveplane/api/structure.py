@@ -1,8 +1,7 @@
 """Whether a value has the structure that a schema asks for.
 
 The API server does the same for stored objects, but mutating webhooks see objects before it does, and minimal
-definitions
-leave pod parts to us. After this check the rest of admission may rely on types.
+definitions leave pod parts to us. After this check the rest of admission may rely on types.
 """
 
 import re
@@ -26,8 +25,7 @@ LIMITS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 def is_too_deep(value: Any, deepest: int = 2 * DEEPEST) -> bool:
-    """Whether lists and objects stand in each other so deeply that no honest object needs it. Takes no stack of its
-    own.
+    """Whether lists and objects stand in each other so deeply that no honest object needs it. Takes no stack of its own.
     """
     level, depth = [value], 0
     while level and depth <= deepest:

@@ -1,9 +1,8 @@
 """Reading the central ConfigMap.
 
 Parsed once per change into one frozen `Settings`. A section that cannot be used keeps its last good value (or what
-KServe
-ships) and is named in `problems` with key, line and field, so that one bad section affects only what needs it. Keys and
-fields we do not know are kept out of the way and reported as notes: a newer KServe may know them.
+KServe ships) and is named in `problems` with key, line and field, so that one bad section affects only what needs it.
+Keys and fields we do not know are kept out of the way and reported as notes: a newer KServe may know them.
 """
 
 import re

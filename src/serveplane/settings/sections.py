@@ -1,8 +1,7 @@
 """The sections of the central ConfigMap, one class per key.
 
-A field's default is what KServe's code assumes when the field is missing in a section that is there. What holds when
-a whole
-section is missing is what KServe ships (`KSERVE` in `settings.parse`).
+A field's default is what KServe's code assumes when the field is missing in a section that is there. What holds when a
+whole section is missing is what KServe ships (`KSERVE` in `settings.parse`).
 """
 
 from typing import Any, dataclass_transform
@@ -246,8 +245,7 @@ class Autoscaler(Section):
 
 
 class Scheduler(Section):
-    """`scheduler` of the LLM kinds: the annotations under which a certificate's expiry is written (the first) and
-    read (all).
+    """`scheduler` of the LLM kinds: the annotations under which a certificate's expiry is written (the first) and read (all).
     """
 
     expiration_annotations: tuple[str, ...] = ("certificates.kserve.io/expiration",)

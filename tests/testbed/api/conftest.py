@@ -21,8 +21,7 @@ def hooks(testbed: Testbed) -> Iterator[Hooks]:
 
 @pytest.fixture(scope="module")
 def minimal_hooks(testbed: Testbed) -> Iterator[Hooks]:
-    """The same over the minimal definitions, which leave pod parts to the webhooks. The usual ones come back
-    afterwards.
+    """The same over the minimal definitions, which leave pod parts to the webhooks. The usual ones come back afterwards.
     """
     small, usual = (
         [crd for crd in custom_resource_definitions(full) if crd["spec"]["names"]["kind"] in MINIMAL_KINDS]

@@ -1,5 +1,4 @@
-"""Every leaf of a kind's schema, and what becomes of it: applied, refused, warned of, or nothing (which must not
-be).
+"""Every leaf of a kind's schema, and what becomes of it: applied, refused, warned of, or nothing (which must not be).
 """
 
 import argparse
@@ -98,8 +97,7 @@ TELLING = {
 
 
 def with_leaf(obj: Json, schema: Json, path: Path, flipped: bool = False) -> tuple[Json, Json]:
-    """The object without and with the leaf; whatever the leaf needs around it is in both. `flipped`: another value
-    than usual.
+    """The object without and with the leaf; whatever the leaf needs around it is in both. `flipped`: another value than usual.
     """
     base = copy.deepcopy(obj)
     node: Any = base

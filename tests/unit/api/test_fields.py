@@ -210,8 +210,7 @@ def judged(section: Section, path: tuple[str, ...]) -> str:
 def condensed(
     outcomes: dict[tuple[str, ...], str], at: tuple[str, ...] = (), around: str = ""
 ) -> list[tuple[str, int, str]]:
-    """Rows of the page: a part has one row with what becomes of most of it, and further rows for what fares
-    otherwise.
+    """Rows of the page: a part has one row with what becomes of most of it, and further rows for what fares otherwise.
     """
     counts = Counter(outcomes.values())
     word, most = counts.most_common(1)[0]

@@ -1,8 +1,7 @@
 """Predictor, transformer and explainer as one shape.
 
 Which implementation a component has, and what can be asked of it (container, storage, protocol), is worked out here
-once; renderers, defaults
-and validation go over `components(service)` and know no third code path.
+once; renderers, defaults and validation go over `components(service)` and know no third code path.
 """
 
 from collections.abc import Iterator
@@ -124,8 +123,7 @@ def _implementations(spec: ComponentSpec) -> Iterator[Implementation]:
 
 
 def _predictor_implementations(predictor: Predictor) -> Iterator[Implementation]:
-    """A `model` beside sidecars is one implementation; a `model` beside a `kserve-container` is two, which validation
-    refuses.
+    """A `model` beside sidecars is one implementation; a `model` beside a `kserve-container` is two, which validation refuses.
     """
     found = 0
     for name in PREDICTOR_BLOCKS:

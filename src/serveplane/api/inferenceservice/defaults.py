@@ -53,8 +53,7 @@ def _annotations(metadata: Json) -> Json:
 
 
 def _default_mode(metadata: Json, policy: Policy) -> None:
-    """Former names are rewritten; a missing mode is written down, unless it is Knative, which the absence stands
-    for.
+    """Former names are rewritten; a missing mode is written down, unless it is Knative, which the absence stands for.
     """
     annotations = _annotations(metadata)
     given = annotations.get(keys.DEPLOYMENT_MODE)
@@ -65,8 +64,7 @@ def _default_mode(metadata: Json, policy: Policy) -> None:
 
 
 def _convert_framework(predictor: Json) -> None:
-    """A legacy framework block becomes `model`. With several implementations nothing is converted: they are an
-    error.
+    """A legacy framework block becomes `model`. With several implementations nothing is converted: they are an error.
     """
     given = [name for name in FRAMEWORKS if isinstance(predictor.get(name), dict)]
     if len(given) != 1 or predictor.get("model") is not None:
@@ -89,8 +87,7 @@ def _default_model(metadata: Json, predictor: Json) -> None:
 
 
 def _spell_out(predictor: Json) -> None:
-    """Writes what KServe's own types always write, so that comparing stored objects shows no difference after a
-    switch.
+    """Writes what KServe's own types always write, so that comparing stored objects shows no difference after a switch.
     """
     for name in (*FRAMEWORKS, "model"):
         if isinstance(predictor.get(name), dict):

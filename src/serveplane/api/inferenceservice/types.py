@@ -1,8 +1,7 @@
 """InferenceService v1beta1 as typed data.
 
 Predictor, transformer and explainer differ in what may implement them, not in how they are treated;
-`components.components` gives the three
-as one shape.
+`components.components` gives the three as one shape.
 """
 
 from typing import Annotated, Literal

@@ -201,8 +201,7 @@ def _multi_node_model_problems(
 
 
 def known_gpus(annotations: dict[str, str], policy: Policy) -> frozenset[str]:
-    """Resource names that count as GPUs: the built-in, the configured, and those an annotation lists as a JSON
-    array.
+    """Resource names that count as GPUs: the built-in, the configured, and those an annotation lists as a JSON array.
     """
     return frozenset((*policy.gpu_resource_types, *(_listed_gpus(annotations) or ())))
 

@@ -1,9 +1,8 @@
 """v1alpha1 ↔ v1alpha2 of both LLM kinds, without loss in either direction.
 
 v1alpha2 is what we store. What the other version has no field for is kept in an annotation and put back on the way
-home.
-A part that had to be reshaped is kept whole; on return it is used if the reshaped one is still what it was reshaped to,
-that is, if nobody has changed it meanwhile.
+home. A part that had to be reshaped is kept whole; on return it is used if the reshaped one is still what it was
+reshaped to, that is, if nobody has changed it meanwhile.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
 """The node as a process of its own, beside the one that runs the API server.
 
-It is told to end by closing its standard input: that also happens when this process is killed, so pods never outlive
-their cluster.
+It is told to end by closing its standard input: that also happens when this process is killed, so pods never outlive their cluster.
 """
 import asyncio
 import contextlib

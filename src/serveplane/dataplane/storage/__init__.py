@@ -7,6 +7,5 @@
     archives     safe unpacking
     progress     a bar for people, JSON lines for programs
 
-Threads rather than tasks: bytes then go from the socket to the file by `recv_into` and `pwrite`, both of which leave
-Python's lock alone.
+Threads rather than tasks: bytes then go from the socket to the file by `recv_into` and `pwrite`, both of which leave Python's lock alone.
 """

@@ -3,8 +3,7 @@
     DEST/.serveplane-download/<key>.part   being written        <key>.done   which ranges of it are written
                               <key>.file   complete, verified   complete     every file is; moving has begun
 
-The key is made of path, size and ETag: a source that changed is another file, and the old rest is thrown away at the
-end.
+The key is made of path, size and ETag: a source that changed is another file, and the old rest is thrown away at the end.
 
 Nothing is flushed to the disk: what a killed process wrote, the kernel still has. A machine that lost its power does not, so
 what waits here is believed only by the system that wrote it (`boot`).

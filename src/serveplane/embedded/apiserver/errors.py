@@ -1,7 +1,6 @@
 """Answers that are not what was asked for, in Kubernetes' own words and shape.
 
-Clients read `reason` and `details`, people read `message`; both follow the real server to the letter, because scripts
-match on them.
+Clients read `reason` and `details`, people read `message`; both follow the real server to the letter, because scripts match on them.
 """
 
 from collections.abc import Iterable, Sequence

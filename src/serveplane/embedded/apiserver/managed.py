@@ -1,7 +1,6 @@
 """managedFields: who owns which field, kept as the real server keeps it.
 
-The arithmetic is in `objects.serverside`; here are the entries around it: names, times, order, and the cap on entries
-of plain updates.
+The arithmetic is in `objects.serverside`; here are the entries around it: names, times, order, and the cap on entries of plain updates.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,6 @@
 """The ConfigMaps and Secrets that the pods of this node refer to, each watched by name, once, while some pod needs it.
 
-A node never lists secrets. An object's latest value is at hand for a container's start, and whoever mounts it hears
-of changes.
+A node never lists secrets. An object's latest value is at hand for a container's start, and whoever mounts it hears of changes.
 """
 import asyncio
 import contextlib
