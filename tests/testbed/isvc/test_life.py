@@ -162,7 +162,11 @@ async def test_a_download_is_followed_by_its_log_and_no_other(cluster: Cluster, 
     asked = [request for request in audit.requests(mark, user=account, namespace=cluster.namespace) if request.resource == "pods/log"]
     assert all(request.name.startswith("slow-predictor-") and "container=storage-initializer" in request.uri for request in asked)
     assert all(request.status not in (401, 403) for request in asked)
-    assert (await cluster.service("slow"))["status"]["modelStatus"]["states"]["targetModelState"] == "Loading"
+
+    async def is_loading() -> bool:
+        model = ((await cluster.service("slow")).get("status") or {}).get("modelStatus") or {}
+        return (model.get("states") or {}).get("targetModelState") == "Loading"
+    assert await cluster.until(is_loading, "the model to be told as loading")
 
 
 async def test_explain_a_service_of_the_cluster(cluster: Cluster, world: Testbed) -> None:
