@@ -271,7 +271,8 @@ def _numbers(data: list[Any], dtype: Any, datatype: str, at: str) -> Array:
         limits = np.iinfo(dtype)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
             raise InvalidInput(f"holds values outside {datatype}", at)
-    return array.astype(dtype)   # beyond the range of a float is infinity, which the model judges
+    with np.errstate(over="ignore"):   # beyond the range of a float is infinity, which the model judges
+        return array.astype(dtype)
 
 
 def _booleans(data: list[Any], at: str) -> Array:
