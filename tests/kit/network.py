@@ -16,6 +16,7 @@ from typing import Any
 Json = dict[str, Any]
 Endpoint = tuple[str, int]
 SHORT = Path("/tmp")      # the path of a socket has room for a hundred characters only
+BACKLOG = 4096            # a full one refuses at once, which a network would not do
 
 
 class ServiceNetwork:
@@ -52,7 +53,7 @@ class ServiceNetwork:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            server = self._loop.run_until_complete(asyncio.start_unix_server(self._serve, path=str(self._socket)))
+            server = self._loop.run_until_complete(asyncio.start_unix_server(self._serve, path=str(self._socket), backlog=BACKLOG))
         except OSError as problem:
             self._problem = problem
             return
