@@ -260,7 +260,8 @@ def _apiserver(folder: Path, port: int, etcd_port: int, authority: credentials.A
         "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", tokens.certificate,
         "--service-account-signing-key-file", tokens.key, "--service-cluster-ip-range", "10.0.0.0/16",
         "--enable-admission-plugins", ADMISSION, "--allow-privileged", "--endpoint-reconciler-type", "none",
-        "--audit-log-path", folder / "audit.log", "--audit-policy-file", _written(folder / "audit.json", POLICY),
+        "--audit-log-path", folder / "audit.log", "--audit-log-maxsize", "8192",   # in MB: readers follow one file
+        "--audit-policy-file", _written(folder / "audit.json", POLICY),
         "--egress-selector-config-file", _written(folder / "egress.json", network.egress_selection()),
         "--profiling=false", "--v=0",
     ]
