@@ -6,7 +6,7 @@ future would cost as much as all the rest. Whatever is not usual (a body still c
 answer that streams or switches protocols) is awaited in a task like any handler's work. Both ways share every check: heads are
 judged, written and taken apart in the same places.
 """
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from serveplane.http import wire
@@ -109,7 +109,7 @@ def returned(answer: ClientResponse) -> Response:
     if answer.tunnel is not None:
         return _joined(answer, answer.tunnel)
     content = answer.body
-    return Response(answer.status, _message_fields(answer.headers), content if type(content) is bytes else _stream(answer))
+    return Response(answer.status, _message_fields(answer.headers), content if type(content) is bytes else answer.stream())
 
 
 def _message_fields(headers: Headers) -> Headers:
@@ -122,14 +122,6 @@ def _message_fields(headers: Headers) -> Headers:
 def named(headers: Headers) -> set[bytes]:
     """Fields the sender declares to be of the connection; what the message needs cannot be taken away like that."""
     return {token.encode("latin-1") for token in headers.tokens("connection")} - _NEVER_NAMED
-
-
-async def _stream(answer: ClientResponse) -> AsyncIterator[bytes]:
-    try:
-        async for piece in answer.stream():
-            yield piece
-    finally:
-        await answer.close()
 
 
 def _joined(answer: ClientResponse, origin: Tunnel) -> Response:

@@ -1,6 +1,5 @@
 """What only pods have: binding to a node, eviction, logs."""
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -146,16 +145,8 @@ async def log(core: "Core", request: Request, resource: Resource) -> Answer:
             text or "the node gave no log",
         )
     if request.flag("follow"):
-        return Answer(200, _streamed(response), "text/plain")
+        return Answer(200, response.stream(), "text/plain")
     return Answer(200, await response.read(), "text/plain")
-
-
-async def _streamed(response: http.ClientResponse) -> AsyncIterator[bytes]:
-    try:
-        async for part in response.stream():
-            yield part
-    finally:
-        await response.close()
 
 
 def chosen_container(pod: Json, asked: str) -> str:

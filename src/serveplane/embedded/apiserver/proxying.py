@@ -3,7 +3,6 @@
 The name may say a scheme and a port: `web`, `web:8080`, `http:web:metrics`. Bodies are bounded as all are; answers stream.
 """
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from serveplane import http
@@ -86,12 +85,4 @@ async def _passed(core: "Core", request: Request, host: str, port: int) -> Answe
         told = f"error trying to reach service: {problem}"
         raise errors.Refusal(503, "ServiceUnavailable", told) from None
     kept = {name: value for name, value in response.headers.items() if name.lower() not in HOP | {"content-type"}}
-    return Answer(response.status, _streamed(response), response.headers.get("content-type") or "text/plain", kept)
-
-
-async def _streamed(response: http.ClientResponse) -> AsyncIterator[bytes]:
-    try:
-        async for piece in response.stream():
-            yield piece
-    finally:
-        await response.close()
+    return Answer(response.status, response.stream(), response.headers.get("content-type") or "text/plain", kept)
