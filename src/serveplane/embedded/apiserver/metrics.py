@@ -7,8 +7,7 @@ import msgspec
 
 from serveplane import http
 from serveplane.clock import timestamp
-from serveplane.embedded.apiserver import errors, representation
-from serveplane.embedded.apiserver.pods import node_address
+from serveplane.embedded.apiserver import errors, nodes, representation
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.selecting import selection
@@ -60,7 +59,7 @@ async def _readings(core: "Core") -> dict[str, list[Json]]:
     for record in core.store.records("nodes"):
         name = record.key.name
         try:
-            host, port = node_address(core, name)
+            host, port = nodes.address(core, name)
             response = await core.nodes.request("GET", f"https://{host}:{port}/stats/summary", timeout=5.0)
             text = await response.read()
             told: Json = msgspec.json.decode(text) if response.status == 200 else {}

@@ -1,17 +1,17 @@
 """What only pods have: binding to a node, eviction, logs."""
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from serveplane import http
 from serveplane.clock import timestamp
-from serveplane.embedded.apiserver import body, errors
+from serveplane.embedded.apiserver import body, errors, nodes
 from serveplane.embedded.apiserver.deleting import Options
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.writing import now
-from serveplane.embedded.store import Conflict, Key
+from serveplane.embedded.store import Conflict
 from serveplane.objects import Json, selectors
 
 if TYPE_CHECKING:
@@ -127,23 +127,14 @@ async def log(core: "Core", request: Request, resource: Resource) -> Answer:
     container = chosen_container(pod, request.query.get("container", ""))
     if not pod["spec"].get("nodeName"):
         return Answer(200, b"", "text/plain")
-    host, port = node_address(core, pod["spec"]["nodeName"])
     options = urlencode({name: request.query[name] for name in LOG_OPTIONS if name in request.query})
-    where = "/".join(
-        quote(part, safe="") for part in (pod["metadata"]["namespace"], pod["metadata"]["name"], container)
-    )
-    url = f"https://{host}:{port}/containerLogs/{where}" + (f"?{options}" if options else "")
+    url = nodes.container_url(core, pod, container, "containerLogs") + (f"?{options}" if options else "")
     try:
-        response = await core.nodes.request("GET", url, timeout=http.Timeouts(10, None, None))
+        response = await core.nodes.request("GET", url, timeout=nodes.PATIENT)
     except (http.HttpError, OSError) as error:
         raise errors.internal(f'Get "{url}": {error}') from None
     if response.status != 200:
-        text = (await response.read()).decode(errors="replace").strip()
-        raise errors.Refusal(
-            response.status if response.status in (400, 404) else 500,
-            {400: "BadRequest", 404: "NotFound"}.get(response.status, "InternalError"),
-            text or "the node gave no log",
-        )
+        raise await nodes.refusal(response)
     if request.flag("follow"):
         return Answer(200, response.stream(), "text/plain")
     return Answer(200, await response.read(), "text/plain")
@@ -182,16 +173,3 @@ async def streaming(core: "Core", request: Request, resource: Resource) -> Answe
         "NotImplemented",
         f"{what} is not offered by the embedded API server; talk to the pod's own address instead",
     )
-
-
-def node_address(core: "Core", name: str) -> tuple[str, int]:
-    record = core.store.get("nodes", Key("", name))
-    if record is None:
-        raise errors.internal(f'nodes "{name}" not found')
-    status = record.value().get("status") or {}
-    addresses = {entry["type"]: entry["address"] for entry in status.get("addresses") or ()}
-    host = addresses.get("InternalIP") or addresses.get("Hostname")
-    if not host:
-        raise errors.internal(f"no preferred addresses found; known addresses: {list(addresses)}")
-    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 10250
-    return (f"[{host}]" if ":" in host else host), port

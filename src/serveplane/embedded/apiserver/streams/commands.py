@@ -6,10 +6,10 @@ Client and node agree on how to speak, a WebSocket or SPDY; the API server only 
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import parse_qs, urlencode
 
 from serveplane import http
-from serveplane.embedded.apiserver import errors, pods
+from serveplane.embedded.apiserver import errors, nodes, pods
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -23,7 +23,6 @@ NAMES = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 PASSED = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol")
 ANSWERED = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-stream-protocol-version")
 SPDY_PROTOCOL = "v4.channel.k8s.io"
-CONNECT_SECONDS = 10.0
 
 
 async def pass_on(core: "Core", request: Request, resource: Resource) -> Answer:
@@ -33,15 +32,12 @@ async def pass_on(core: "Core", request: Request, resource: Resource) -> Answer:
         raise errors.bad_request("Upgrade request required")
     url = _place(core, request, pod)
     try:
-        timeouts = http.Timeouts(CONNECT_SECONDS, None, None)
         method = "POST" if request.headers.get("upgrade", "").lower() == "spdy/3.1" else "GET"
-        response = await core.nodes.request(method, url, headers=_headers(request), timeout=timeouts)
+        response = await core.nodes.request(method, url, headers=_headers(request), timeout=nodes.PATIENT)
     except (http.HttpError, OSError) as error:
         raise errors.internal(f"error dialing the node: {error}") from None
     if response.tunnel is None:
-        text = (await response.read()).decode(errors="replace").strip()
-        code = response.status if response.status in (400, 404) else 500
-        raise errors.Refusal(code, {400: "BadRequest", 404: "NotFound"}.get(code, "InternalError"), text)
+        raise await nodes.refusal(response)
     headers = {name: value for name, value in response.headers.items() if name.lower() in ANSWERED}
     return Answer(101, b"", headers=headers, upgrade=lambda tunnel: _joined(tunnel, response))
 
@@ -56,11 +52,9 @@ def _check(pod: Json) -> None:
 
 def _place(core: "Core", request: Request, pod: Json) -> str:
     container = pods.chosen_container(pod, request.query.get("container", ""))
-    host, port = pods.node_address(core, pod["spec"]["nodeName"])
-    where = "/".join(quote(part, safe="") for part in (pod["metadata"]["namespace"], pod["metadata"]["name"], container))
     options = [(name, "1") for asked, name in NAMES.items() if request.flag(asked)]
     options += [("command", word) for word in parse_qs(request.query_text, keep_blank_values=True).get("command", ())]
-    return f"https://{host}:{port}/{request.target.subresource}/{where}?{urlencode(options)}"
+    return nodes.container_url(core, pod, container, request.target.subresource) + f"?{urlencode(options)}"
 
 
 def _headers(request: Request) -> list[tuple[str, str]]:

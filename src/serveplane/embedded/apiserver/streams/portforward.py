@@ -13,6 +13,7 @@ import msgspec
 
 from serveplane import http
 from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.nodes import CONNECT_SECONDS
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 PROTOCOL = "portforward.k8s.io"
 TUNNELLED = f"SPDY/3.1+{PROTOCOL}"
 MOVED_PORTS = "serveplane.dev/ports"
-CONNECT_SECONDS = 10.0
 PIECE_BYTES = 64 << 10
 
 Socket = tuple[asyncio.StreamReader, asyncio.StreamWriter]
