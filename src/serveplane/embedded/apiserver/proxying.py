@@ -6,12 +6,13 @@ The name may say a scheme and a port: `web`, `web:8080`, `http:web:metrics`. Bod
 from typing import TYPE_CHECKING
 
 from serveplane import http
-from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver import errors, nodes
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.streams.portforward import moved_ports
 from serveplane.embedded.apiserver.webhooks import CallFailed
+from serveplane.http.wire import CONNECTION_FIELDS
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 PASSED = ("accept", "accept-language", "content-type", "range", "if-none-match", "if-modified-since", "user-agent", "x-requested-with")
 """What is told of the caller. Credentials are for the API server alone."""
-HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length", "proxy-authenticate"})
-CONNECT_SECONDS = 10.0
+NOT_RETURNED = {name.decode() for name in CONNECTION_FIELDS} | {"content-length", "content-type"}
+"""What the answer to the caller says for itself."""
 
 
 async def pod(core: "Core", request: Request, resource: Resource) -> Answer:
@@ -79,10 +80,10 @@ async def _passed(core: "Core", request: Request, host: str, port: int) -> Answe
     url = f"http://{host}:{port}/{rest[0] if rest else ''}" + (f"?{request.query_text}" if request.query_text else "")
     headers = [(name, request.headers[name]) for name in PASSED if name in request.headers]
     try:
-        timeouts = http.Timeouts(CONNECT_SECONDS, None, None)
-        response = await core.nodes.plain().request(request.method, url, headers=headers, body=request.body or None, timeout=timeouts)
+        content = request.body or None
+        response = await core.nodes.plain().request(request.method, url, headers=headers, body=content, timeout=nodes.PATIENT)
     except (http.HttpError, OSError) as problem:
         told = f"error trying to reach service: {problem}"
         raise errors.Refusal(503, "ServiceUnavailable", told) from None
-    kept = {name: value for name, value in response.headers.items() if name.lower() not in HOP | {"content-type"}}
+    kept = {name: value for name, value in response.headers.items() if name.lower() not in NOT_RETURNED}
     return Answer(response.status, response.stream(), response.headers.get("content-type") or "text/plain", kept)
