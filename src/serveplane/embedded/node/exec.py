@@ -28,8 +28,7 @@ from serveplane.http import HttpError, Request, Response, StatusError, Tunnel, U
 from serveplane.objects import Json
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
-SPDY_PROTOCOL = "v4.channel.k8s.io"
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")   # in WebSockets
 STREAM_TYPES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 PIECE_BYTES = 32 << 10
 STREAMS_SECONDS = 30.0
@@ -68,9 +67,9 @@ Talk = Callable[[Channels], Awaitable[None]]
 def upgraded(request: Request, options: Options, talk: Talk) -> Response:
     """Agree on how to speak, then talk."""
     headers = {name.lower(): value for name, value in request.headers.items()}
-    if headers.get("upgrade", "").lower() == "spdy/3.1":
+    if spdy.is_asked(headers):
         wanted = {"error"} | ({"stdin"} if options.stdin else set()) | ({"resize"} if options.tty else set())
-        accepted = [("Upgrade", "SPDY/3.1"), ("X-Stream-Protocol-Version", SPDY_PROTOCOL)]
+        accepted = [("Upgrade", spdy.UPGRADE), ("X-Stream-Protocol-Version", spdy.COMMANDS)]
         return Upgrade(lambda tunnel: _over_spdy(tunnel, wanted, options, talk), accepted)
     answer = agreed(headers, PROTOCOLS)
     if answer is None:

@@ -11,6 +11,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
+UPGRADE = "SPDY/3.1"
+COMMANDS = "v4.channel.k8s.io"
+"""How commands in containers use the streams; both ends name it."""
 VERSION = 0x8003
 SYN_STREAM, SYN_REPLY, RST_STREAM, PING, GOAWAY, HEADERS = 1, 2, 3, 6, 7, 8
 FLAG_FIN = 1
@@ -39,6 +42,11 @@ DICTIONARY = (
     b"".join(struct.pack(">I", len(word)) + word.encode() for word in (*_WORDS.split(), *_MORE)) + _TAIL.encode()
 )
 """What both sides' compressors know from the start (SPDY draft 3, 2.6.10.1)."""
+
+
+def is_asked(headers: Mapping[str, str]) -> bool:
+    """Whether a request, with the names of its headers in lower case, wants to go on in SPDY."""
+    return headers.get("upgrade", "").lower() == UPGRADE.lower()
 
 
 class Pipe(Protocol):

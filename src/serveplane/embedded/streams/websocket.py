@@ -20,10 +20,15 @@ NORMAL, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1000, 1002, 1003, 1009
 def agreed(headers: Mapping[str, str], protocols: Sequence[str]) -> dict[str, str] | None:
     """How to say yes to a client that asks for a WebSocket with one of the protocols; None if it cannot be."""
     key, wanted = headers.get("sec-websocket-key", ""), headers.get("sec-websocket-protocol", "")
-    chosen = next((name for name in protocols if name in [word.strip() for word in wanted.split(",")]), None)
+    chosen = next((name for name in protocols if name in words(wanted)), None)
     if headers.get("sec-websocket-version") != "13" or not key or chosen is None:
         return None
     return {"Upgrade": "websocket", "Sec-WebSocket-Accept": accept_key(key), "Sec-WebSocket-Protocol": chosen}
+
+
+def words(field: str) -> list[str]:
+    """Of a header that lists them."""
+    return [word.strip() for word in field.split(",")]
 
 
 def accept_key(key: str) -> str:

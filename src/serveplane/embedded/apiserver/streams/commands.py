@@ -4,7 +4,6 @@ Client and node agree on how to speak, a WebSocket or SPDY; the API server only 
 """
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
@@ -13,6 +12,8 @@ from serveplane.embedded.apiserver import errors, nodes, pods
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.streams import spdy
+from serveplane.http.tunnel import copy
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ NAMES = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options as clients write them, and as nodes do."""
 PASSED = ("sec-websocket-key", "sec-websocket-version", "sec-websocket-protocol")
 ANSWERED = ("upgrade", "sec-websocket-accept", "sec-websocket-protocol", "x-stream-protocol-version")
-SPDY_PROTOCOL = "v4.channel.k8s.io"
 
 
 async def pass_on(core: "Core", request: Request, resource: Resource) -> Answer:
@@ -32,7 +32,7 @@ async def pass_on(core: "Core", request: Request, resource: Resource) -> Answer:
         raise errors.bad_request("Upgrade request required")
     url = _place(core, request, pod)
     try:
-        method = "POST" if request.headers.get("upgrade", "").lower() == "spdy/3.1" else "GET"
+        method = "POST" if spdy.is_asked(request.headers) else "GET"
         response = await core.nodes.request(method, url, headers=_headers(request), timeout=nodes.PATIENT)
     except (http.HttpError, OSError) as error:
         raise errors.internal(f"error dialing the node: {error}") from None
@@ -60,8 +60,8 @@ def _place(core: "Core", request: Request, pod: Json) -> str:
 def _headers(request: Request) -> list[tuple[str, str]]:
     asked = [("Connection", "Upgrade"), ("Upgrade", request.headers.get("upgrade", ""))]
     asked += [(name, request.headers[name]) for name in PASSED if name in request.headers]
-    if request.headers.get("upgrade", "").lower() == "spdy/3.1":
-        asked.append(("X-Stream-Protocol-Version", SPDY_PROTOCOL))
+    if spdy.is_asked(request.headers):
+        asked.append(("X-Stream-Protocol-Version", spdy.COMMANDS))
     return asked
 
 
@@ -69,7 +69,7 @@ async def _joined(client: http.Tunnel, response: http.ClientResponse) -> None:
     """Both ways, until either side ends."""
     node = response.tunnel
     assert node is not None
-    tasks = {asyncio.create_task(_carry(client, node)), asyncio.create_task(_carry(node, client))}
+    tasks = {asyncio.create_task(copy(client, node)), asyncio.create_task(copy(node, client))}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -78,8 +78,3 @@ async def _joined(client: http.Tunnel, response: http.ClientResponse) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         await response.close()
 
-
-async def _carry(source: http.Tunnel, target: http.Tunnel) -> None:
-    with contextlib.suppress(http.HttpError):
-        while piece := await source.read():
-            await target.write(piece)

@@ -17,15 +17,16 @@ from serveplane.embedded.apiserver.nodes import CONNECT_SECONDS
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.streams import spdy
 from serveplane.embedded.streams.spdy import PROTOCOL_ERROR, Pipe, Session, SpdyError, Stream, StreamReset
-from serveplane.embedded.streams.websocket import WebSocket, accept_key
+from serveplane.embedded.streams.websocket import WebSocket, agreed, words
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 PROTOCOL = "portforward.k8s.io"
-TUNNELLED = f"SPDY/3.1+{PROTOCOL}"
+TUNNELLED = f"{spdy.UPGRADE}+{PROTOCOL}"
 MOVED_PORTS = "serveplane.dev/ports"
 PIECE_BYTES = 64 << 10
 
@@ -59,24 +60,17 @@ async def portforward(core: "Core", request: Request, resource: Resource) -> Ans
 
 def _agreed(headers: Mapping[str, str]) -> tuple[dict[str, str], bool]:
     """How to say yes, and whether SPDY comes inside a WebSocket."""
-    wanted = headers.get("upgrade", "").lower()
-    if "upgrade" not in headers.get("connection", "").lower() or wanted not in ("websocket", "spdy/3.1"):
+    bare = spdy.is_asked(headers)
+    if "upgrade" not in headers.get("connection", "").lower() or not (bare or headers.get("upgrade", "").lower() == "websocket"):
         raise errors.bad_request("Upgrade request required")
-    if wanted == "spdy/3.1":
-        if PROTOCOL not in _words(headers.get("x-stream-protocol-version", PROTOCOL)):
+    if bare:
+        if PROTOCOL not in words(headers.get("x-stream-protocol-version", PROTOCOL)):
             raise errors.Refusal(403, "Forbidden", f"the only protocol offered is {PROTOCOL}")
-        return {"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": PROTOCOL}, False
-    key = headers.get("sec-websocket-key", "")
-    if headers.get("sec-websocket-version") != "13" or not key:
-        raise errors.bad_request("a WebSocket of version 13 is required")
-    if TUNNELLED not in _words(headers.get("sec-websocket-protocol", "")):
-        raise errors.bad_request(f"the only WebSocket protocol offered is {TUNNELLED}")
-    accept = {"Sec-WebSocket-Accept": accept_key(key), "Sec-WebSocket-Protocol": TUNNELLED}
-    return {"Upgrade": "websocket", **accept}, True
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
+        return {"Upgrade": spdy.UPGRADE, "X-Stream-Protocol-Version": PROTOCOL}, False
+    answer = agreed(headers, [TUNNELLED])
+    if answer is None:
+        raise errors.bad_request(f"a WebSocket of version 13 with {TUNNELLED} is required")
+    return answer, True
 
 
 def moved_ports(pod: Json) -> dict[int, int]:
