@@ -1,16 +1,14 @@
 """Child processes that never outlive the test run, whatever happens to it."""
 import contextlib
-import ctypes
 import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
-LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+from serveplane.lifeline import die_with_parent
+
 STOP_SECONDS = 5.0
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -29,12 +27,7 @@ def start(command: Sequence[str | Path], log: Path, environment: Mapping[str, st
     with log.open("ab") as output:
         return subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            env={**os.environ, **(environment or {})}, start_new_session=True, cwd=REPOSITORY, preexec_fn=_die_with_parent)
-
-
-def _die_with_parent() -> None:
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            env={**os.environ, **(environment or {})}, start_new_session=True, cwd=REPOSITORY, preexec_fn=die_with_parent)
 
 
 def stop(process: subprocess.Popen[bytes], seconds: float = STOP_SECONDS) -> None:

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[2] / "src" / PACKAGE
 LAYERS = ["objects", "api", "settings", "render", "status", "http", "kube", "controllers", "managers", "cli"]
 PURE = ["objects", "api", "settings", "render", "status"]
 BESIDE = {"dataplane": {"objects", "http", "kube", "dataplane"}, "embedded": {"objects", "http", "kube", "embedded"}}
-EVERYBODYS = {"clock", "pod"}
+EVERYBODYS = {"clock", "lifeline", "pod"}
 
 
 def imported_modules(module: Path) -> set[str]:

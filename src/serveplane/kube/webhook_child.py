@@ -25,10 +25,10 @@ from serveplane.kube.metrics import Registry, observe_process
 from serveplane.kube.pair import Pair
 from serveplane.kube.webhook import WebhookServer
 from serveplane.kube.webhook_link import Answer, Begin, Count, HowAreYou, Link, Question, Stop, UsePair
+from serveplane.lifeline import die_with_parent
 from serveplane.objects import Json
 
 ORPHAN_GRACE = 5.0
-PR_SET_PDEATHSIG = 1
 
 
 class Work:
@@ -103,12 +103,7 @@ async def _work(main: Callable[[Work], Awaitable[None]], sock: socket.socket, li
 
 
 def _die_with(parent: int) -> None:
-    """Even if the loop hangs when the manager goes. Only Linux can promise that; elsewhere the closing socket has to do."""
-    if sys.platform != "linux":
-        return
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    """Even if the loop hangs when the manager goes. Where that cannot be promised the closing socket has to do."""
+    die_with_parent()
     if os.getppid() != parent:  # it went before we could ask
         sys.exit(1)

@@ -25,6 +25,7 @@ from serveplane.embedded.node.paths import rewriter
 from serveplane.embedded.streams import spdy
 from serveplane.embedded.streams.websocket import WebSocket, agreed
 from serveplane.http import HttpError, Request, Response, StatusError, Tunnel, Upgrade
+from serveplane.lifeline import die_with_parent
 from serveplane.objects import Json
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -285,7 +286,7 @@ class _Piped(_Command):
         given = pipe if stdin else asyncio.subprocess.DEVNULL
         return cls(await asyncio.create_subprocess_exec(
             *words, stdin=given, stdout=pipe, stderr=pipe, env=dict(run.environment), cwd=str(run.folder), start_new_session=True,
-            preexec_fn=processes.die_with_parent, limit=PIECE_BYTES))
+            preexec_fn=die_with_parent, limit=PIECE_BYTES))
 
     async def talk(self, channels: Channels) -> None:
         assert self.process.stdout
@@ -382,4 +383,4 @@ def _own_terminal(terminal: int) -> None:
     """A session of its own, with the terminal at its head: that is what makes Ctrl-C reach the command."""
     os.setsid()
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-    processes.die_with_parent()
+    die_with_parent()

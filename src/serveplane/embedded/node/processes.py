@@ -5,18 +5,16 @@ Where Linux allows it the process dies with the node (so that a node killed with
 """
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from serveplane.lifeline import die_with_parent
+
 DRAIN = 1.0           # how long a log may stay open after its process ended, if a grandchild holds it
-PR_SET_PDEATHSIG = 1
 VMSTAT = Path("/proc/vmstat")
-LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 Output = Callable[[str, bytes], None]   # stream name ("stdout", "stderr") and a piece of what was written
 
@@ -88,7 +86,7 @@ async def start(words: Sequence[str], environment: Mapping[str, str], folder: Pa
     try:
         transport, _ = await loop.subprocess_exec(
             lambda: ends, *words, stdin=asyncio.subprocess.DEVNULL, env=dict(environment), cwd=str(folder),
-            start_new_session=True, preexec_fn=die_with_parent if LIBC else None)
+            start_new_session=True, preexec_fn=die_with_parent)
     except (OSError, ValueError) as problem:   # ValueError: a NUL in a word
         raise StartFailed(_sentence(words, folder, problem)) from problem
     return Process(transport, ends, before)
@@ -120,11 +118,6 @@ class _Ends(asyncio.SubprocessProtocol):
     def connection_lost(self, problem: Exception | None) -> None:
         self.exited.set()
         self.closed.set()
-
-
-def die_with_parent() -> None:
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _exit(code: int, out_of_memory: bool) -> Exit:
