@@ -8,7 +8,7 @@ from serveplane.embedded.workloads.cluster import BUDGET, POD, REPLICA_SET, STAT
 from serveplane.embedded.workloads.pods import is_active, is_ready
 from serveplane.embedded.workloads.rollout import share
 from serveplane.kube.controller import Controller
-from serveplane.kube.kind import Key, is_being_deleted
+from serveplane.kube.kind import Key, controller_of, is_being_deleted
 from serveplane.kube.store import Item
 from serveplane.kube.watches import Mapped, Primary, Watch
 from serveplane.objects import Json
@@ -35,7 +35,7 @@ def expected(pods: list[Json], replicas_of: ReplicasOf) -> int:
     owners: dict[str, int] = {}
     alone = 0
     for pod in pods:
-        owner = next((one for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+        owner = controller_of(pod)
         wanted = replicas_of(owner["kind"], pod["metadata"]["namespace"], owner["name"]) if owner else None
         if owner is None or wanted is None:
             alone += 1
