@@ -45,10 +45,10 @@ def required(*fields: str, why: str = "") -> Rule:
     return check
 
 
-def enum(field: str, *known: str) -> Rule:
+def enum(field: str, *known: str, needed: bool = False) -> Rule:
     def check(value: Json, path: str) -> Iterator[Cause]:
-        found = value.get(field)
-        if found not in (None, "") and found not in known:
+        found = value.get(field) or ""
+        if found not in known and (found or needed):
             yield unsupported(at(path, field), found, known)
 
     return check

@@ -3,9 +3,10 @@
 Types and unknown fields are the codec's business; what may not change is in `immutable`.
 """
 
+import functools
 import re
 import zoneinfo
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import msgspec
 
@@ -118,10 +119,6 @@ def _budget(value: Json, path: str) -> Iterator[Cause]:
         yield Cause("FieldValueInvalid", f"Invalid value: {text}: minAvailable and maxUnavailable cannot be both set", path)
 
 
-def _scale_target(value: Json, path: str) -> Iterator[Cause]:
-    yield from required("kind", "name")(value, path)
-
-
 def _metric(value: Json, path: str) -> Iterator[Cause]:
     field = {"Object": "object", "Pods": "pods", "Resource": "resource", "External": "external"}.get(value.get("type", ""))
     if field and value.get(field) is None:
@@ -229,8 +226,14 @@ def _daemon_strategy(value: Json, path: str) -> Iterator[Cause]:
 
 def _time_zone(value: Json, path: str) -> Iterator[Cause]:
     name = value.get("timeZone")
-    if name is not None and name not in zoneinfo.available_timezones():
+    if name is not None and name not in _time_zones():
         yield invalid(at(path, "timeZone"), name, f"unknown time zone {name}")
+
+
+@functools.cache
+def _time_zones() -> Set[str]:
+    """Looked up once: it means walking over files."""
+    return zoneinfo.available_timezones()
 
 
 def _pod_management(value: Json, path: str) -> Iterator[Cause]:
@@ -269,26 +272,6 @@ def _role(value: Json, path: str) -> Iterator[Cause]:
         if rule.get("nonResourceURLs"):
             shown, why = msgspec.json.encode(rule["nonResourceURLs"]).decode(), "namespaced rules cannot apply to non-resource URLs"
             yield Cause("FieldValueInvalid", f"Invalid value: {shown}: {why}", f"rules[{index}].nonResourceURLs")
-
-
-def _aggregation(value: Json, path: str) -> Iterator[Cause]:
-    if not value.get("clusterRoleSelectors"):
-        why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield missing(at(path, "clusterRoleSelectors"), why)
-
-
-def _role_ref(value: Json, path: str) -> Iterator[Cause]:
-    if value.get("kind") not in ("Role", "ClusterRole"):
-        yield unsupported(at(path, "kind"), value.get("kind") or "", ("Role", "ClusterRole"))
-    if not value.get("name"):
-        yield missing(at(path, "name"))
-
-
-def _subject(value: Json, path: str) -> Iterator[Cause]:
-    if not value.get("name"):
-        yield missing(at(path, "name"))
-    if value.get("kind") not in ("ServiceAccount", "User", "Group"):
-        yield unsupported(at(path, "kind"), value.get("kind") or "", ("ServiceAccount", "User", "Group"))
 
 
 _REPLICAS = not_negative("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
@@ -365,7 +348,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         _time_zone,
     ),
     "autoscaling.v2.HorizontalPodAutoscalerSpec": (_autoscaler,),
-    "autoscaling.v2.CrossVersionObjectReference": (_scale_target,),
+    "autoscaling.v2.CrossVersionObjectReference": (required("kind", "name"),),
     "autoscaling.v2.MetricSpec": (_metric,),
     "autoscaling.v2.HPAScalingRules": (enum("selectPolicy", "Disabled", "Max", "Min"),),
     "policy.v1.PodDisruptionBudgetSpec": (
@@ -382,9 +365,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "meta.v1.LabelSelectorRequirement": (_expression,),
     "rbac.v1.PolicyRule": (_policy_rule,),
     "rbac.v1.Role": (_role,),
-    "rbac.v1.AggregationRule": (_aggregation,),
-    "rbac.v1.RoleRef": (_role_ref,),
-    "rbac.v1.Subject": (_subject,),
+    "rbac.v1.AggregationRule": (
+        required("clusterRoleSelectors", why="at least one clusterRoleSelector required if aggregationRule is non-nil"),
+    ),
+    "rbac.v1.RoleRef": (enum("kind", "Role", "ClusterRole", needed=True), required("name")),
+    "rbac.v1.Subject": (required("name"), enum("kind", "ServiceAccount", "User", "Group", needed=True)),
     "scheduling.v1.PriorityClass": (_priority, enum("preemptionPolicy", "PreemptLowerPriority", "Never")),
     "storage.v1.StorageClass": (
         required("provisioner"),
