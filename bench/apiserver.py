@@ -10,7 +10,6 @@ managedFields on both sides. Gates: creates >= 1.5x, gets >= 3x, lists >= 2x, ap
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from bench.processes import cpu_seconds, resident_bytes
 
 from serveplane import http
 from tests.embedded.servers import Embedded
@@ -58,15 +59,10 @@ class Place:
         ]
 
     def cpu(self) -> float:
-        ticks = sum(
-            sum(map(int, Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]))
-            for pid in self.processes
-        )
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(*self.processes)
 
     def memory(self) -> float:
-        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.processes)
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return resident_bytes(*self.processes) / 1e6
 
 
 class Bench:

@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import base64
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from bench.processes import cpu_seconds, mapped_kilobytes, tree
 
 from tests.kit.api import Api, condition, documents, install
 from tests.kit.audit import AuditLog
@@ -108,14 +109,14 @@ async def measured(count: int, foreign: int = 0) -> Outcome:
 
 async def _burst(count: int, bed: Testbed, api: Api, manager: Manager) -> Outcome:
     assert bed.audit
-    outcome, mark, cpu = Outcome(count), bed.audit.mark(), cpu_seconds(manager.process.pid)
+    outcome, mark, cpu = Outcome(count), bed.audit.mark(), cpu_seconds(*tree(manager.process.pid))
     started = time.monotonic()
     ready = asyncio.create_task(_watch(api, SERVICES.format(SPACE), count, lambda obj: condition(obj, "Ready")))
     await _each(count, USERS, lambda name: api.create(service(name)))
     outcome.created_seconds = time.monotonic() - started
     await asyncio.wait_for(ready, LIMIT)
     outcome.ready_seconds = time.monotonic() - started
-    outcome.cpu_ms = (cpu_seconds(manager.process.pid) - cpu) * 1000 / count
+    outcome.cpu_ms = (cpu_seconds(*tree(manager.process.pid)) - cpu) * 1000 / count
     outcome.rss_mb = resident_mb(manager.process.pid)
     await asyncio.sleep(3)                       # what trails behind still belongs to the burst
     _count(outcome, bed.audit, mark, manager.account)
@@ -275,26 +276,10 @@ def _route(host: str, predictor: str, name: str, meta: Json) -> Json:
     return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": meta, "spec": spec}
 
 
-def cpu_seconds(pid: int) -> float:
-    """Of a process and all it has started and waited for, or still runs."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(cpu_seconds(child) for child in _children_of(pid))
-
-
 def resident_mb(pid: int) -> int:
     """Of a process and those it has started. Program pages that they share are counted once, as a container's limit counts them."""
-    kilobytes = _mapped(pid)["Rss"] + sum(own["Rss"] - own["Shared_Clean"] for own in map(_mapped, _children_of(pid)))
-    return kilobytes // 1024
-
-
-def _mapped(pid: int) -> dict[str, int]:
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    return {line.split(":")[0]: int(line.split()[1]) for line in lines}
-
-
-def _children_of(pid: int) -> list[int]:
-    return [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()]
+    first, *others = map(mapped_kilobytes, tree(pid))
+    return (first["Rss"] + sum(own["Rss"] - own["Shared_Clean"] for own in others)) // 1024
 
 
 def table(ours: Outcome, least: Outcome | None) -> str:

@@ -8,6 +8,7 @@ are the process's resident memory before and after, and the memory per object.
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -15,6 +16,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 from bench.client import deployment
+from bench.processes import resident_bytes
 
 from serveplane.kube import Client, Kind
 from serveplane.kube.informers import Informers
@@ -96,8 +98,7 @@ async def silence() -> AsyncIterator[bytes]:
 
 def resident() -> float:
     gc.collect()
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+    return resident_bytes(os.getpid()) / 2**20
 
 
 async def main(crowd: int, ours: int) -> None:

@@ -6,7 +6,6 @@ Each row is a fresh control plane of the testbed with the definitions of one fol
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.processes import resident_bytes
+
 from serveplane.cli.manifests import config_folder
 from serveplane.objects import Json, yamlio
 from tests.kit.testbed import Testbed, start_testbed
@@ -31,11 +32,6 @@ def apply(bed: Testbed, definition: Json) -> None:
     bed.call("PATCH", path, definition, "application/apply-patch+yaml")
 
 
-def resident(pid: int) -> float:
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") / 1e6
-
-
 def measure(name: str, folder: Path | None) -> None:
     wanted = definitions(folder) if folder else []
     bed = start_testbed()
@@ -44,7 +40,7 @@ def measure(name: str, folder: Path | None) -> None:
             apply(bed, definition)
         time.sleep(REST)
         size = sum(len(msgspec.json.encode(definition)) for definition in wanted)
-        rss = resident(bed.processes["kube-apiserver"].pid)
+        rss = resident_bytes(bed.processes["kube-apiserver"].pid) / 1e6
         print(f"{name:<22}{len(wanted):>5} definitions {size / 1e6:>6.2f} MB as JSON   kube-apiserver {rss:>5.0f} MB", flush=True)
     finally:
         bed.stop()

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import itertools
 import json
-import os
 import re
 import signal
 import statistics
@@ -20,6 +19,9 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.processes import cpu_seconds, resident_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVEPLANE = [sys.executable, "-m", "serveplane.cli.main"]
@@ -113,11 +115,11 @@ def idle_cost(data: Path, pid: int, seconds: float) -> dict[str, float]:
     """Processor time and memory of all processes of the cluster while nothing happens."""
     time.sleep(5)
     members = [pid, *marked(data)]
-    before = sum(map(cpu_seconds, members))
+    before = cpu_seconds(*members)
     time.sleep(seconds)
-    used = sum(map(cpu_seconds, members)) - before
+    used = cpu_seconds(*members) - before
     return {"idle: processor, % of a core": 100 * used / seconds,
-            "idle: RSS of the whole system, MB": sum(map(resident, members)) / 2**20}
+            "idle: RSS of the whole system, MB": resident_bytes(*members) / 2**20}
 
 
 def marked(data: Path) -> list[int]:
@@ -130,15 +132,6 @@ def _environ(entry: Path) -> list[bytes]:
         return entry.joinpath("environ").read_bytes().split(b"\0")
     except OSError:
         return []
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 # ---- the gateway against an aiohttp proxy

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import peers
+from bench.processes import cpu_seconds, resident_bytes, tree
 
 from serveplane.http.loop import run
 from tests.kit.processes import free_ports
@@ -32,7 +33,6 @@ from tests.kit.processes import free_ports
 ROWS = [[6.8, 2.8, 4.8, 1.4], [6.0, 3.4, 4.5, 1.6]]
 V1 = ("/v1/models/iris:predict", {"instances": ROWS})
 V2 = ("/v2/models/iris/infer", {"inputs": [{"name": "input-0", "shape": [2, 4], "datatype": "FP32", "data": ROWS}]})
-TICKS = os.sysconf("SC_CLK_TCK")
 SDK = """
 import sys, os, joblib, kserve
 from kserve import Model, ModelServer, InferRequest, InferResponse
@@ -103,7 +103,7 @@ def started(peer: Peer) -> Iterator[int]:
         wait_for_prediction(peer, process)
         seconds = time.monotonic() - began
         time.sleep(0.5)
-        peer.starts.append((seconds, sum(memory(pid) for pid in family(process.pid))))
+        peer.starts.append((seconds, resident_bytes(*tree(process.pid)) / 2**20))
         yield process.pid
     finally:
         os.killpg(process.pid, signal.SIGTERM)
@@ -127,21 +127,6 @@ def wait_for_prediction(peer: Peer, process: "subprocess.Popen[bytes]") -> None:
         except OSError:
             time.sleep(0.01)
     raise SystemExit(f"{peer.name} never answered")
-
-
-def family(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(descendant for child in children for descendant in family(int(child)))]
-
-
-def memory(pid: int) -> float:
-    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
-
-
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 class Caller(asyncio.Protocol):
@@ -191,9 +176,9 @@ def measure(peer: Peer, pid: int, seconds: float) -> None:
         path, body = V1 if protocol == "v1" else V2
         run(load(peer.port, path, body, 4, 0.3))   # warm
         for connections in (32, 1):
-            before = sum(cpu_seconds(each) for each in family(pid))
+            before = cpu_seconds(*tree(pid))
             answered, spent = run(load(peer.port, path, body, connections, seconds))
-            used = sum(cpu_seconds(each) for each in family(pid)) - before
+            used = cpu_seconds(*tree(pid)) - before
             peer.figures.setdefault(f"{protocol}, {connections} connections", []).append((answered / spent, used / max(1, answered) * 1e6))
 
 

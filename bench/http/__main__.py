@@ -16,7 +16,6 @@ The gate is judged on clients that send the same request again and again, as loa
 Serveplane remembers the heads it read last, so a further row has an id in every request, which makes no two heads alike.
 """
 import argparse
-import os
 import socket
 import statistics
 import subprocess
@@ -28,28 +27,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from bench.processes import cpu_seconds, mapped_kilobytes, tree
 from contenders import NEEDS
 from load import load
 
 PROXY_RATIO, READY_SECONDS, IDLE_MB = 0.2, 0.15, 20.0
-TICKS = os.sysconf("SC_CLK_TCK")
 HERE = Path(__file__).parent
-
-
-def tree(pid: int) -> list[int]:
-    """A process and its children, theirs too."""
-    children: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        children += [int(child) for child in task.read_text().split()]
-    return [pid] + [one for child in children for one in tree(child)]
-
-
-def cpu_seconds(pid: int) -> float:
-    total = 0
-    for one in tree(pid):
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
 
 
 class Memory(NamedTuple):
@@ -62,9 +46,8 @@ class Memory(NamedTuple):
     def of(cls, pid: int) -> "Memory":
         found: Counter[str] = Counter()
         for one in tree(pid):
-            for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()[1:]:
-                name, _, rest = line.partition(":")
-                found["Private" if name.startswith("Private_") else name] += int(rest.split()[0])
+            for name, kilobytes in mapped_kilobytes(one).items():
+                found["Private" if name.startswith("Private_") else name] += kilobytes
         return cls(found["Rss"] / 1024, found["Pss"] / 1024, found["Private"] / 1024)
 
 
@@ -112,9 +95,9 @@ class Contender:
             self.ready.append(time.perf_counter() - started)
             self.idle = Memory.of(process.pid)
             load("127.0.0.1", self.port, 0.3, self.alike)
-            before = cpu_seconds(process.pid)
+            before = cpu_seconds(*tree(process.pid))
             count, elapsed = load("127.0.0.1", self.port, seconds, self.alike)
-            self.cpu.append((cpu_seconds(process.pid) - before) / count * 1e6)
+            self.cpu.append((cpu_seconds(*tree(process.pid)) - before) / count * 1e6)
             self.rate.append(count / elapsed)
         finally:
             process.terminate()
