@@ -62,6 +62,25 @@ def test_what_one_worker_loads_or_unloads_all_do(tmp_path: Path) -> None:
         assert statuses(server, "/v1/models/who:predict") == {404}   # its folder is there, but it was unloaded
 
 
+def predictions_told(server: Serving) -> int:
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    return int(next(line.split()[-1] for line in lines if line.startswith('request_predict_seconds_count{model_name="who"}')))
+
+
+def test_any_worker_tells_what_all_counted_even_if_one_died(tmp_path: Path) -> None:
+    model(tmp_path / "models", "who")
+    with serving(tmp_path, "--model_dir", str(tmp_path / "models"), "--workers", "3") as server:
+        everyone = workers(server, 3)
+        before = predictions_told(server)
+        assert statuses(server, "/v1/models/who:predict", times=30) == {200}
+        assert {predictions_told(server) for _ in range(10)} == {before + 30}
+        time.sleep(5.2)   # past the time in which a death means that it never worked
+        os.kill(min(everyone), signal.SIGKILL)
+        assert len(workers(server, 3, without=min(everyone))) == 3
+        assert predictions_told(server) >= before + 33
+
+
 def test_grpc_with_workers(tmp_path: Path) -> None:
     grpc = pytest.importorskip("grpc")
     from serveplane.dataplane.modelserver.rpc import messages

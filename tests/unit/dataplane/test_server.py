@@ -189,7 +189,7 @@ async def test_repository_api_loads_reloads_and_unloads(tmp_path: Path) -> None:
     models.save(models.classifier(), tmp_path / "one")
     assert await server.post("/v2/repository/models/one/load", {}) == (200, {"name": "one", "load": True})
     assert (await server.post("/v1/models/one:predict", {"instances": ROWS}))[0] == 200
-    assert await server.post("/v2/repository/index", {}) == (200, [{"name": "one", "state": "READY", "reason": ""}])
+    assert await server.post("/v2/repository/index", {}) == (200, [{"name": "one", "state": "READY", "reason": "read by own arithmetic"}])
     assert (await server.post("/v2/repository/models/one/load", {}))[0] == 200
     assert await server.post("/v2/repository/models/one/unload", {}) == (200, {"name": "one", "unload": True})
     assert (await server.post("/v1/models/one:predict", {"instances": ROWS}))[0] == 404

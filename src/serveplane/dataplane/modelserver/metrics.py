@@ -1,6 +1,8 @@
 """Prometheus text under KServe's names, kept as plain counters: an observation costs a bisect and an addition."""
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
+
+import msgspec
 
 # The buckets that Prometheus client libraries use by default; KServe's histograms have these.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
@@ -18,6 +20,13 @@ class _Histogram:
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
         self.total = 0.0
+
+
+class Counts(msgspec.Struct):
+    """What a worker tells the others: sums of them mean something, unlike sums of gauges."""
+
+    histograms: list[tuple[str, str, list[int], float]] = []   # step, model, observations by bucket, seconds in all
+    answers: list[tuple[str, int, int]] = []                   # endpoint, status, how often
 
 
 class Metrics:
@@ -63,6 +72,28 @@ class Metrics:
         self._plain.pop(model, None)
         self.loaded.pop(model, None)
         self.read_by.pop(model, None)
+
+    def counts(self) -> Counts:
+        histograms = [(step, model, histogram.counts, histogram.total) for (step, model), histogram in self._histograms.items()]
+        return Counts(histograms, [(*key, count) for key, count in self._answers.items()])
+
+    def add(self, counts: Counts, models: Container[str] | None = None) -> None:
+        """What another has counted on top; of these models only, if they are given."""
+        for step, model, observed, total in counts.histograms:
+            if models is None or model in models:
+                histogram = self._histogram(step, model)
+                histogram.counts = [ours + theirs for ours, theirs in zip(histogram.counts, observed, strict=True)]
+                histogram.total += total
+        for endpoint, status, count in counts.answers:
+            self._answers[endpoint, status] = self._answers.get((endpoint, status), 0) + count
+
+    def together(self, all_counts: Iterable[Counts]) -> "Metrics":
+        """The sum of what all workers counted. Of what is no count, each knows the whole."""
+        told = Metrics()
+        told.loaded, told.read_by = self.loaded, self.read_by
+        for counts in all_counts:
+            told.add(counts, self.loaded)
+        return told
 
     def text(self) -> str:
         return "\n".join([*self._histogram_lines(), *self._counter_lines(), *self._gauge_lines()]) + "\n"

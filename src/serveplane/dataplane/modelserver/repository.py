@@ -78,7 +78,7 @@ class Repository:
         return [folder.name for folder in found if folder.is_dir() and not folder.name.startswith(".")]
 
     async def index(self, only_ready: bool) -> list[dict[str, Any]]:
-        rows = [{"name": name, "state": "READY" if await model.healthy() else "UNAVAILABLE", "reason": ""}
+        rows = [{"name": name, "state": "READY" if await model.healthy() else "UNAVAILABLE", "reason": _way(model)}
                 for name, model in sorted(self._models.items())]
         rows += [{"name": name, "state": "UNAVAILABLE", "reason": reason}
                  for name, reason in sorted(self._failures.items()) if name not in self._models]
@@ -116,6 +116,11 @@ async def load(model: Model) -> None:
     if done is False:
         raise CannotLoad(f"load of model {model.name} returned False")
     model.ready = model.ready or done is True
+
+
+def _way(model: Model) -> str:
+    """How its file was read, where there is more than one way: whoever allowed pickles to run wants to know whether one did."""
+    return f"read by {model.read_by}" if model.read_by else ""
 
 
 def _sentence(error: Exception) -> str:

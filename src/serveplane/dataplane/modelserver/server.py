@@ -66,7 +66,7 @@ class Application:
         self.repository, self.metrics, self.clock = repository, metrics, clock
         self.room = held_bytes   # for bodies of requests under way; full, it is an honest 503 rather than a killed container
         self._body_limit = body_limit
-        self.siblings = Siblings(repository)
+        self.siblings = Siblings(repository, metrics)
         self.draining = False
         self.healthy: Callable[[], Awaitable[bool]] | None = None   # a transformer asks its predictor too
         self._endpoints: dict[str, Callable[[Request, Route], Awaitable[Response]]] = {
@@ -141,7 +141,8 @@ class Application:
         return Response.json({"status": "alive"})
 
     async def _prometheus(self, request: Request, route: Route) -> Response:
-        return Response(200, [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], self.metrics.text().encode())
+        told = await self.siblings.together()
+        return Response(200, [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")], told.text().encode())
 
     async def _list(self, request: Request, route: Route) -> Response:
         return Response.json({"models": self.repository.names()})
