@@ -1,4 +1,5 @@
-"""Object stores that others wrote, as processes: moto for S3, gcp-storage-emulator for Google's, Azurite for Azure's.
+"""Object stores that others wrote, as processes: moto for S3, gcp-storage-emulator for Google's, Azurite for Azure's, the reference
+registry of container images.
 
 They are filled by the makers' own clients, so nothing here shares a misunderstanding with what is tested. Installed once into the
 user's cache folder; None where that cannot be done.
@@ -13,12 +14,15 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 from bench import peers
 
 from tests.kit.processes import free_ports, start, stop, tail
 
 PACKAGES = ("moto[server]==5.2.5", "gcp-storage-emulator==2026.7.19", "azure-storage-blob==12.27.1")
 AZURITE = "azurite@3.35.0"
+REGISTRY, CRANE = "github.com/distribution/distribution/v3/cmd/registry@v3.1.2", "github.com/google/go-containerregistry/cmd/crane@v0.22.1"
+LOGIN = "user:hidden-password"
 ACCOUNT = "devstoreaccount1"
 ACCOUNT_KEY = base64.b64encode(b"a key of this test alone").decode()
 
@@ -121,6 +125,30 @@ def azure(python: Path, program: Path, content: Path, folder: Path) -> Iterator[
              "--disableTelemetry"]
     with running(words, port, folder / "azurite.log", {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"}) as url:
         yield url, filled(python, FILL_AZURE, url, content, ACCOUNT, ACCOUNT_KEY)
+
+
+def go_program(package: str) -> Path | None:
+    """A Go program at a version, built once."""
+    folder = peers.CACHE / package.removeprefix("github.com/").replace("/", "-").replace("@", "-")
+    program = folder / package.partition("@")[0].rpartition("/")[2]
+    if not program.exists() and shutil.which("go"):
+        with contextlib.suppress(subprocess.SubprocessError, OSError):
+            subprocess.run(["go", "install", package], check=True, capture_output=True, timeout=600, cwd="/",
+                           env={**os.environ, "GOBIN": str(folder)})
+    return program if program.exists() else None
+
+
+@contextlib.contextmanager
+def registry(program: Path, folder: Path) -> Iterator[str]:
+    """The reference registry, which lets nobody in without LOGIN."""
+    [port] = free_ports(1)
+    folder.mkdir()
+    (folder / "passwords").write_text("user:$2b$04$2xWITBene3sjuJqspHuWMeBH0fGlde/s90xnEW9IliwdYDx9jl2.m\n")   # bcrypt of LOGIN's
+    (folder / "config.yaml").write_text(msgspec.json.encode({
+        "version": "0.1", "storage": {"filesystem": {"rootdirectory": str(folder / "data")}}, "http": {"addr": f"127.0.0.1:{port}"},
+        "auth": {"htpasswd": {"realm": "here", "path": str(folder / "passwords")}}}).decode())
+    with running([program, "serve", folder / "config.yaml"], port, folder / "log") as url:
+        yield url.removeprefix("http://")
 
 
 def fileserver(folder: Path) -> Path | None:

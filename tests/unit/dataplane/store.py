@@ -57,7 +57,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         store, parts = self.store, urlsplit(self.path)
-        store.asked.append(("GET", self.path, dict(self.headers)))
+        store.asked.append((self.command, self.path, dict(self.headers)))
         path = self.path if self.path.startswith("http://") else unquote(parts.path)
         if store.take("busy_left") or (store.lives is not None and len(store.asked) > store.lives):
             return self.answer(503, {}, b"busy")
@@ -80,6 +80,7 @@ class Handler(BaseHTTPRequestHandler):
 
     do_POST = do_GET
     do_PUT = do_GET
+    do_HEAD = do_GET
 
     def give(self, content: bytes) -> None:
         store, wanted = self.store, self.headers.get("Range")
@@ -108,6 +109,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         if store.stall_after is not None and len(body) > store.stall_after and store.take("stalls_left"):
             self.wfile.write(body[:store.stall_after])
             self.wfile.flush()
@@ -133,6 +136,32 @@ def s3_listing(store: Store, bucket: str, query: dict[str, str]) -> bytes:
     more = f"<NextContinuationToken>{start + store.page}</NextContinuationToken>" if start + store.page < len(names) else ""
     namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
     return f'<?xml version="1.0"?><ListBucketResult xmlns="{namespace}">{rows}{more}</ListBucketResult>'.encode()
+
+
+def hub(store: Store, repository: str, commit: str, files: dict[str, bytes], large: set[str]) -> None:
+    """A repository of Hugging Face's: small files by the hub itself, large ones by another host that a redirect names.
+
+    `test_storage_servers` has the official client read from here, so that this is known to be what a hub does.
+    """
+    kind, other = {"Content-Type": "application/json"}, store.url.replace("127.0.0.1", "localhost")
+    model = {"id": repository, "sha": commit, "private": False, "tags": [], "siblings": [{"rfilename": name} for name in files]}
+    entries: list[dict[str, Any]] = [{"type": "directory", "path": folder, "oid": "0" * 40, "size": 0}
+                                     for folder in sorted({name.rpartition("/")[0] for name in files} - {""})]
+    for name, content in files.items():
+        git, digest = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest(), hashlib.sha256(content).hexdigest()
+        entry: dict[str, Any] = {"type": "file", "path": name, "size": len(content), "oid": git}
+        path, named = f"/{repository}/resolve/{commit}/{name}", {"X-Repo-Commit": commit, "ETag": f'"{git}"'}
+        if name in large:
+            entry["lfs"] = {"oid": digest, "size": len(content), "pointerSize": 134}
+            store.objects[f"/cdn/{digest}"] = content
+            store.answers[path] = (302, {**named, "X-Linked-Size": str(len(content)), "X-Linked-ETag": f'"{digest}"',
+                                         "Location": f"{other}/cdn/{digest}"}, b"")
+        else:
+            store.answers[path] = (200, {**named, "Content-Type": "text/plain; charset=utf-8"}, content)
+        entries.append(entry)
+    for revision in ("main", commit):
+        store.answers[f"/api/models/{repository}/revision/{revision}"] = (200, kind, json.dumps(model).encode())
+        store.answers[f"/api/models/{repository}/tree/{revision}"] = (200, kind, json.dumps(entries).encode())
 
 
 def azure_listing(store: Store, container: str, query: dict[str, str]) -> bytes:

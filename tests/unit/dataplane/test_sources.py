@@ -13,12 +13,12 @@ import pytest
 
 from serveplane.clock import SystemClock
 from serveplane.dataplane.storage.download import download
-from serveplane.dataplane.storage.errors import Forbidden, NotFound, StorageError, Unsafe
+from serveplane.dataplane.storage.errors import Corrupt, Forbidden, NotFound, StorageError, Unsafe
 from serveplane.dataplane.storage.files import Patterns, patterns_from
 from serveplane.dataplane.storage.sources import reader
 from serveplane.dataplane.storage.sources.aws import Credentials, Signer
 from serveplane.dataplane.storage.sources.s3 import base_url
-from tests.unit.dataplane.store import Store, running
+from tests.unit.dataplane.store import Store, hub, running
 
 FILES = {
     "models/iris/model.bst": b"bst" * 100,
@@ -194,23 +194,13 @@ def test_azure_by_key_token_and_signature(store: Store, tmp_path: Path) -> None:
 
 
 def test_hugging_face_pins_a_commit_and_verifies(store: Store, tmp_path: Path) -> None:
-    commit, weights = "c" * 40, b"weights" * 1000
-    store.answers["/api/models/me/m/revision/main"] = (200, {"Content-Type": "application/json"}, json.dumps({"sha": commit}).encode())
-    entries = [
-        {"type": "directory", "path": "sub"},
-        {"type": "file", "path": "config.json", "size": 2, "oid": "1"},
-        {
-            "type": "file",
-            "path": "sub/w.bin",
-            "size": 130,
-            "oid": "2",
-            "lfs": {"oid": hashlib.sha256(weights).hexdigest(), "size": len(weights)},
-        },
-    ]
-    store.answers[f"/api/models/me/m/tree/{commit}"] = (200, {"Content-Type": "application/json"}, json.dumps(entries).encode())
-    store.objects = {f"/me/m/resolve/{commit}/config.json": b"{}", f"/me/m/resolve/{commit}/sub/w.bin": weights}
-    assert fetched("hf://me/m", tmp_path, environment(store, HF_TOKEN="tok")) == {"config.json": b"{}", "sub/w.bin": weights}
-    assert {headers["Authorization"] for _, _, headers in store.asked} == {"Bearer tok"}
+    commit, files = "c" * 40, {"config.json": b"{}", "sub/w.bin": b"weights" * 1000}
+    hub(store, "me/m", commit, files, {"sub/w.bin"})
+    assert fetched("hf://me/m", tmp_path / "a", environment(store, HF_TOKEN="tok")) == files
+    assert {path.startswith("/cdn/"): headers.get("Authorization") for _, path, headers in store.asked} == {False: "Bearer tok", True: None}
+    store.objects = {path: bytes(len(content)) for path, content in store.objects.items()}
+    with pytest.raises(Corrupt, match="sha256 is"):
+        fetched("hf://me/m", tmp_path / "b", environment(store))
 
 
 def image(store: Store, layers: list[dict[str, bytes]], gz: bool = True) -> None:
