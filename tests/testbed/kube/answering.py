@@ -1,23 +1,14 @@
 """The webhook process of Widgets and Gadgets, as a manager starts it."""
 
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 from serveplane.kube.admission import AdmissionRequest, mutating, validating
 from serveplane.kube.webhook import WebhookServer
 from serveplane.kube.webhook_child import Work, run_webhooks
+from tests.kit.verdicts import Problem, Verdict
 
 Json = dict[str, Any]
-
-
-class Problem(NamedTuple):
-    path: str
-    message: str
-
-
-class Verdict(NamedTuple):
-    errors: tuple[Problem, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def defaulted(request: AdmissionRequest) -> Json:

@@ -4,7 +4,7 @@ import base64
 import datetime
 import socket
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,21 +14,12 @@ from serveplane.http.tls import ClientTls
 from serveplane.kube import keypairs
 from serveplane.kube.admission import AdmissionRequest, Refusal, mutating, validating
 from serveplane.kube.webhook import WebhookServer
+from tests.kit.verdicts import Problem, Verdict
 
 Json = dict[str, Any]
 NOW = datetime.datetime.now(datetime.UTC)
 LIFE = datetime.timedelta(hours=1)
 NAME = "hooks.ns.svc"
-
-
-class Problem(NamedTuple):
-    path: str
-    message: str
-
-
-class Verdict(NamedTuple):
-    errors: tuple[Problem, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def label(request: AdmissionRequest) -> Json:
