@@ -4,9 +4,11 @@ import asyncio
 import copy
 import random
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from serveplane.kube import Client
 from serveplane.kube.apply import MANAGER, REPLICAS_MANAGER, Applied, ApplyEngine, Did, NotOurs
@@ -25,6 +27,7 @@ from tests.testbed.kube.example import DEPLOYMENT, WIDGET, widget
 pytestmark = pytest.mark.testbed
 Json = dict[str, Any]
 SHAPE = named_type("apps.v1.Deployment")
+RICH_DEPLOYMENT = Path(__file__).with_name("rich_deployment.yaml")
 
 
 @pytest.fixture
@@ -50,93 +53,10 @@ async def owner(client: Client, widgets: Testbed, namespace: str) -> Json:
     return await client.create(widget("owner", namespace))
 
 
-def rich_deployment(namespace: str, name: str = "rich") -> Json:
-    """A Deployment that uses every kind of list and map: by key, by two keys, sets, atomic ones, maps, quantities, int-or-string."""
-    labels = {"app": "rich"}
-    container = {
-        "name": "main",
-        "image": "example/main:1",
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["run"],
-        "args": ["--one", "--two=2"],
-        "env": [
-            {"name": "A", "value": "1"},
-            {"name": "B", "value": "2"},
-            {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
-        "envFrom": [{"configMapRef": {"name": "settings", "optional": True}}],
-        "ports": [
-            {"name": "http", "containerPort": 8080, "protocol": "TCP"},
-            {"name": "grpc", "containerPort": 9000, "protocol": "TCP"},
-        ],
-        "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "512Mi"}},
-        "readinessProbe": {
-            "httpGet": {"path": "/ready", "port": "http", "scheme": "HTTP"},
-            "periodSeconds": 5,
-            "failureThreshold": 4,
-            "timeoutSeconds": 2,
-            "successThreshold": 1,
-        },
-        "volumeMounts": [
-            {"name": "data", "mountPath": "/data"},
-            {"name": "cache", "mountPath": "/cache", "readOnly": True},
-        ],
-        "securityContext": {"runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False},
-        "lifecycle": {"preStop": {"exec": {"command": ["sleep", "5"]}}},
-    }
-    sidecar = {"name": "agent", "image": "example/agent:1", "args": ["serve"], "env": [{"name": "X", "value": "y"}]}
-    spec = {
-        "containers": [container, sidecar],
-        "initContainers": [{"name": "init", "image": "example/init:1", "args": ["s3://bucket", "/data"]}],
-        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}, {"name": "cache", "emptyDir": {}}],
-        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        "nodeSelector": {"disk": "ssd", "zone": "a"},
-        "serviceAccountName": "default",
-        "terminationGracePeriodSeconds": 60,
-        "imagePullSecrets": [{"name": "one"}, {"name": "two"}],
-        "securityContext": {"fsGroup": 1000},
-        "affinity": {
-            "podAntiAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {
-                        "weight": 10,
-                        "podAffinityTerm": {
-                            "labelSelector": {"matchLabels": labels},
-                            "topologyKey": "kubernetes.io/hostname",
-                        },
-                    }
-                ]
-            }
-        },
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": "zone",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": labels},
-            }
-        ],
-        "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a.example", "b.example"]}],
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": {**labels, "team": "x"},
-            "annotations": {"note": "n", "other": "o"},
-        },
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": labels},
-            "revisionHistoryLimit": 5,
-            "progressDeadlineSeconds": 300,
-            "minReadySeconds": 1,
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": 1}},
-            "template": {"metadata": {"labels": {**labels, "v": "1"}, "annotations": {"a": "1"}}, "spec": spec},
-        },
-    }
+def rich_deployment(namespace: str) -> Json:
+    """A Deployment that uses every kind of list and map there is."""
+    value: Json = yaml.safe_load(RICH_DEPLOYMENT.read_text())
+    return value | {"metadata": value["metadata"] | {"namespace": namespace}}
 
 
 def variants(base: Json) -> Iterator[tuple[str, Json]]:
