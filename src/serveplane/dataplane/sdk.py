@@ -65,8 +65,11 @@ class ModelServer:
     KServe's keywords are all taken; those about its web server have no effect here.
     """
 
-    def __init__(self, *, predictor_config: PredictorConfig | None = None, **settings: Any) -> None:
+    def __init__(self, *, predictor_config: PredictorConfig | None = None, registered_models: Any = None, **settings: Any) -> None:
         known, _ = parser.parse_known_args(sys.argv[1:])
+        for name in ("ssl_certfile", "ssl_keyfile"):   # these also decide the port
+            setattr(known, name, settings.pop(name, getattr(known, name)))
+        self._registered: list[Model] = [] if registered_models is None else list(registered_models.get_models().values())
         kept = {_RENAMED.get(name, name): value for name, value in settings.items() if name not in _options.IGNORED}
         asked = {} if predictor_config is None else predictor_config.options()
         self.options = replace(_options.options(known), **asked, **kept)
@@ -77,7 +80,7 @@ class ModelServer:
         from serveplane.http.loop import run
 
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-        code = run(program.main(self.options, models))
+        code = run(program.main(self.options, [*self._registered, *models]))
         if code:
             sys.exit(code)
 

@@ -1,11 +1,18 @@
-"""The official clients, installed from PyPI into environments of their own, talk to our server over REST and gRPC."""
+"""The official clients, installed from PyPI into environments of their own, talk to our server over REST and gRPC; and what KServe's
+own server can be told, ours can.
+"""
+import argparse
 import json
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import peers
 
+from serveplane.dataplane.modelserver import options
+from serveplane.dataplane.sdk import ModelServer
 from tests.e2e.dataplane.processes import serving
 from tests.unit.dataplane import models
 
@@ -58,12 +65,29 @@ asyncio.run(main())
 """
 
 
-def told_by(python: Path | None, script: str, http: int, grpc: int) -> dict[str, object]:
+FLAGS = """
+import argparse, inspect, json
+from kserve.model_server import ModelServer, parser
+def value(action):
+    if action.nargs == 0:
+        return []
+    for text in [*(action.choices or ()), "7", "true", "text"]:
+        try:
+            (action.type or str)(text)
+            return [text]
+        except Exception:
+            continue
+print(json.dumps({"flags": [[name, *value(action)] for action in parser._actions for name in action.option_strings],
+                  "keywords": list(inspect.signature(ModelServer.__init__).parameters)[1:]}))
+"""
+
+
+def told_by(python: Path | None, script: str, http: int = 0, grpc: int = 0) -> dict[str, Any]:
     if python is None:
         pytest.skip("the official client cannot be installed here (no package index?)")
     done = subprocess.run([python, "-c", script, str(http), str(grpc)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
@@ -75,7 +99,6 @@ def test_tritonclient(tmp_path: Path) -> None:
         told = told_by(python, TRITON, server.http, server.grpc)
     for protocol in ("http", "grpc"):
         answers = told[protocol]
-        assert isinstance(answers, dict)
         assert "two does not exist" in answers.pop("missing")
         assert answers == {"first": [1, 1], "wanted": [1, 1], "input": "input-0", "two": [1, 1]}
 
@@ -86,3 +109,14 @@ def test_kserve_client(tmp_path: Path) -> None:
     with serving(tmp_path, "--model_name", "iris", "--model_dir", str(tmp_path / "iris")) as server:
         told = told_by(python, KSERVE, server.http, server.grpc)
     assert told == {"v1": [1, 1], "ready": [True] * 6, "v2 True": [1, 1], "v2 False": [1, 1], "grpc True": [1, 1], "grpc False": [1, 1]}
+
+
+def test_every_flag_and_keyword_of_kserves_server_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_by(peers.environment(peers.KSERVE), FLAGS)
+    assert len(told["flags"]) > 20
+    for words in told["flags"]:
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        options.add_arguments(parser)
+        assert options.options(parser.parse_args(words)), words
+    monkeypatch.setattr(sys, "argv", ["program"])
+    ModelServer(**dict.fromkeys(told["keywords"]))

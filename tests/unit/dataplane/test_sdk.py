@@ -36,6 +36,13 @@ def test_keywords_of_the_server_are_taken() -> None:
         ModelServer(nonsense=1)
 
 
+def test_certificates_by_keyword_move_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["program"])
+    assert ModelServer().options.http_port == 8080
+    options = ModelServer(ssl_certfile="/a.crt", ssl_keyfile="/a.key").options
+    assert (options.http_port, options.certificate, options.key) == (8443, "/a.crt", "/a.key")
+
+
 class Marked(Model):
     def __init__(self, name: str) -> None:
         super().__init__(name, return_response_headers=True)
