@@ -1,8 +1,8 @@
 """One client connection: bytes in, requests to the handler one after the other, answers out in order.
 
-The protocol object reads; `Output` writes. Only one request is parsed at a time: what a pipelining client sends ahead waits as
-bytes, so order is kept for free and nothing is parsed for a connection that will close. A handler runs in a task of its own,
-which the loss of the connection cancels.
+The protocol object reads; `Output` writes; slow peers are the business of `patience`, closing that of `ending`. Only one request
+is parsed at a time: what a pipelining client sends ahead waits as bytes, so order is kept for free and nothing is parsed for a
+connection that will close. A handler runs in a task of its own, which the loss of the connection cancels.
 """
 import asyncio
 import logging
@@ -12,12 +12,12 @@ from typing import Any, cast
 
 from serveplane.http import heads, wire
 from serveplane.http.body import Body
+from serveplane.http.ending import EndingConnection
 from serveplane.http.engine import Engine, PassOn
 from serveplane.http.errors import ConnectionLost, HttpError, ProtocolViolation, StatusError
 from serveplane.http.framing import ChunkedDecoder, Decoder, LengthDecoder
 from serveplane.http.messages import Direct, Peer, Request, Response, Upgrade
 from serveplane.http.output import Output
-from serveplane.http.patience import PatientConnection
 from serveplane.http.refusals import first_look, refusal
 from serveplane.http.sweep import NEVER
 from serveplane.http.tls import peer_of
@@ -27,16 +27,15 @@ LOG = logging.getLogger(__name__)
 PREFACE_HEAD = b"PRI * HTTP/2.0\r\n\r\n"
 
 
-class Connection(PatientConnection):
+class Connection(EndingConnection):
     """A server-side connection. States: idle, reading a head, handling (body coming or not), lingering, tunnelled, lost."""
 
-    __slots__ = ("_begun", "_peer", "_scanned", "_served", "_started", "_tunnel")
+    __slots__ = ("_begun", "_peer", "_scanned", "_served", "_started")
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._scanned = 0
         self._peer: Peer | None = None
-        self._tunnel: Tunnel | None = None
         self._begun = False       # whether the task has run its first step
         self._served = 0
         self._started = 0.0
@@ -99,17 +98,6 @@ class Connection(PatientConnection):
             if self._task is None:
                 self._idle()
         return data
-
-    def _cut_body(self, error: StatusError) -> None:
-        """The rest of the body is not to be had: whoever reads it learns why, and the connection ends with this request."""
-        body, self._decoder, self._body = self._body, None, None
-        self._deaf = True
-        if body is not None:
-            body.fail(error)
-        if self._task is None:
-            self._linger()
-        else:
-            self.deadline = NEVER
 
     def _next(self) -> None:
         """Start on the next request, if its head is all there."""
@@ -272,9 +260,6 @@ class Connection(PatientConnection):
         finally:
             await _close(body)
 
-    def _date(self) -> bytes:
-        return self._engine.dates.at(self._engine.clock.monotonic())
-
     def _may_keep(self, request: Request, response: Response) -> bool:
         """Whether another request may follow: both sides want it, and the end of this one's body will be found."""
         if not request.keep_alive or self._engine.draining or self._deaf:
@@ -373,40 +358,6 @@ class Connection(PatientConnection):
             self._engine.forget(self)
         else:
             self.deadline = self._engine.clock.monotonic() + self._limits.linger_seconds
-
-    # the end
-
-    def _refuse(self, error: StatusError) -> None:
-        """Answer what never became a request, and close."""
-        self._engine.metrics.refuse(error.status)
-        text = f"{error.message}\n".encode()
-        framing = b"Content-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n" % len(text)
-        self._transport.write(b"".join((wire.status_line(error.status), self._date(), framing, b"\r\n", text)))
-        self._linger()
-
-    def _linger(self) -> None:
-        """Close so that the peer can still read our answer: closing with its bytes unread would reset the connection under it."""
-        unread = self._deaf or self._buffer or self._decoder is not None
-        self._deaf = True
-        self._buffer, self._decoder, self._body = b"", None, None
-        self.deadline = self._engine.clock.monotonic() + self._limits.linger_seconds
-        if not unread:
-            self._transport.close()
-            return
-        self.go_on()
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-
-    def retire(self) -> None:
-        """The server is draining: go now if idle, else after the current answer."""
-        if self._task is None and not self._deaf and not self._output.paused:
-            self._linger()
-
-    def abort(self) -> None:
-        """End at once; a running handler is cancelled by the loss of its connection."""
-        self._transport.abort()
-        if self._tunnel is not None and self._task is not None:
-            self._task.cancel()
 
 
 async def _failing(error: Exception) -> Response:

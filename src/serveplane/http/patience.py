@@ -16,7 +16,7 @@ from serveplane.http.sweep import NEVER
 
 
 class PatientConnection(asyncio.Protocol):
-    """What is to come, what is held back, and until when. `Connection` adds what the bytes mean."""
+    """What is to come, what is held back, and until when. `EndingConnection` adds how it closes, `Connection` what the bytes mean."""
 
     __slots__ = ("_body", "_buffer", "_deaf", "_decoder", "_engine", "_expecting", "_held", "_limits", "_lost", "_mark", "_output",
                  "_task", "_transport", "deadline")
