@@ -19,8 +19,8 @@ from serveplane.clock import Clock
 from serveplane.kube import keypairs
 from serveplane.kube.client import Client
 from serveplane.kube.errors import AlreadyExists, ConfigError, Conflict, KubeError
-from serveplane.kube.keypairs import Pair
 from serveplane.kube.kind import Kind
+from serveplane.kube.pair import Pair
 from serveplane.objects import Json
 
 LOG = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from serveplane.kube.pair import Pair as Pair
+from serveplane.kube.pair import Pair
 
 BACKDATED = datetime.timedelta(hours=1)  # the API server's clock may be behind ours
 PEM = serialization.Encoding.PEM

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from serveplane.embedded.apiserver.pki import Authority
 from serveplane.embedded.testing import api_server
 from serveplane.http import Client
+from serveplane.kube.keypairs import is_signed_by
 
 
 @pytest.mark.parametrize(("host", "status"), [("127.0.0.1", 200), ("localhost", 200), ("[::1]", 200), ("rebound.example.com", 421)])
@@ -26,3 +28,11 @@ async def test_the_folder_and_the_kubeconfig_are_private(tmp_path: Path) -> None
     async with api_server(tmp_path / "data", https=True) as server:
         assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
         assert server.kubeconfig.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("missing", ["ca.crt", "ca.key", "server.crt", "server.key"])
+def test_a_pair_of_which_one_file_is_missing_is_made_anew(tmp_path: Path, missing: str) -> None:
+    Authority(tmp_path).issue("server", "localhost", server=True)
+    (tmp_path / missing).unlink()
+    again = Authority(tmp_path)
+    assert is_signed_by(again.issue("server", "localhost", server=True).certificate.read_bytes(), again.pair.certificate.read_bytes())

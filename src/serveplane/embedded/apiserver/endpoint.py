@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from serveplane import http
 from serveplane.embedded.apiserver import bootstrap
 from serveplane.embedded.apiserver.auth.tokens import Signer
-from serveplane.embedded.apiserver.pki import SERVER_NAMES, Authority, Pair, write_private
+from serveplane.embedded.apiserver.pki import SERVER_NAMES, Authority, PairFiles, write_private
 from serveplane.objects import Json, yamlio
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def kubeconfig(
     url: str,
     authority: str,
     *,
-    certificate: Pair | None = None,
+    certificate: PairFiles | None = None,
     token: str = "",
     namespace: str = "default",
     name: str = "serveplane",

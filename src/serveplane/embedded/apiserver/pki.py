@@ -11,6 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from serveplane.clock import SYSTEM, Clock
 from serveplane.kube import keypairs
+from serveplane.kube.pair import Pair
 
 YEAR = datetime.timedelta(days=365)
 SERVICE = "kubernetes.default.svc"
@@ -27,21 +28,25 @@ SERVER_NAMES = (
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairFiles:
     """A certificate and its key, as files."""
 
     certificate: Path
     key: Path
 
+    def exist(self) -> bool:
+        """Both of them: whoever wrote them may have been killed in between."""
+        return self.certificate.exists() and self.key.exists()
+
     def texts(self) -> tuple[str, str]:
         return self.certificate.read_text(), self.key.read_text()
 
-    def read(self) -> keypairs.Pair:
-        return keypairs.Pair(self.certificate.read_bytes(), self.key.read_bytes())
+    def read(self) -> Pair:
+        return Pair(self.certificate.read_bytes(), self.key.read_bytes())
 
-    def write(self, pair: keypairs.Pair) -> None:
+    def write(self, pair: Pair) -> None:
         write_private(self.key, pair.key)
-        self.certificate.write_bytes(pair.certificate)
+        write_private(self.certificate, pair.certificate)
 
 
 class Authority:
@@ -51,8 +56,8 @@ class Authority:
         self.folder = folder
         self._clock = clock
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.pair = Pair(folder / "ca.crt", folder / "ca.key")
-        if not self.pair.key.exists():
+        self.pair = PairFiles(folder / "ca.crt", folder / "ca.key")
+        if not self.pair.exist():
             self.pair.write(keypairs.authority("serveplane-ca", clock.now(), 10 * YEAR))
 
     @property
@@ -67,10 +72,10 @@ class Authority:
         hosts: Iterable[str] = (),
         server: bool = False,
         client: bool = True,
-    ) -> Pair:
+    ) -> PairFiles:
         """A certificate `file`.crt with its key, made anew unless it is there and good for another month."""
-        pair, hosts = Pair(self.folder / f"{file}.crt", self.folder / f"{file}.key"), list(hosts)
-        if pair.key.exists() and self._is_fresh(pair, set(hosts)):
+        pair, hosts = PairFiles(self.folder / f"{file}.crt", self.folder / f"{file}.key"), list(hosts)
+        if pair.exist() and self._is_fresh(pair, set(hosts)):
             return pair
         usages = [ExtendedKeyUsageOID.SERVER_AUTH] * server + [ExtendedKeyUsageOID.CLIENT_AUTH] * client
         pair.write(
@@ -86,7 +91,7 @@ class Authority:
         )
         return pair
 
-    def _is_fresh(self, pair: Pair, hosts: set[str]) -> bool:
+    def _is_fresh(self, pair: PairFiles, hosts: set[str]) -> bool:
         """Still good for a while, from this authority, and for all the hosts."""
         if not keypairs.is_signed_by(pair.certificate.read_bytes(), self.pair.certificate.read_bytes()):
             return False
