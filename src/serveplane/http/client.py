@@ -10,6 +10,7 @@ from serveplane.clock import SYSTEM, Clock
 from serveplane.http import wire
 from serveplane.http.body import Body
 from serveplane.http.client_connection import ClientConnection, ClientResponse, Receiver
+from serveplane.http.connect import ProxyServer
 from serveplane.http.errors import ClientError, ConnectionLost, HttpError
 from serveplane.http.headers import Headers, RawHeader
 from serveplane.http.limits import ClientLimits, Timeouts
@@ -37,11 +38,13 @@ class Client:
     """
 
     def __init__(self, *, limits: ClientLimits | None = None, tls: ClientTls | ssl.SSLContext | None = None,
-                 timeouts: Timeouts | None = None, clock: Clock = SYSTEM) -> None:
+                 timeouts: Timeouts | None = None, clock: Clock = SYSTEM, proxy: ProxyServer | None = None) -> None:
         self.limits = limits or ClientLimits()
         self.tls = ClientTls() if tls is None else tls
         """May be replaced (a rotated client certificate): connections made from then on use the new one."""
         self.cluster_proxy = pod.cluster_proxy()
+        self.proxy = proxy
+        """Where every connection is tunnelled through, if anywhere."""
         self.timeouts = timeouts or Timeouts()
         self.clock = clock
         self.closed = False

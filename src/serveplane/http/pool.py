@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from serveplane import pod
 from serveplane.http.client_connection import ClientConnection
+from serveplane.http.connect import tunnelled
 from serveplane.http.errors import ClientTimeout, ConnectFailed, PoolExhausted
 from serveplane.http.headers import Headers
 from serveplane.http.origin import Origin
@@ -105,6 +106,9 @@ class OriginPool:
         host, port = origin.host, origin.port
         if client.cluster_proxy is not None and context is None and pod.is_cluster_name(host):
             host, port = client.cluster_proxy.address
+        if client.proxy is not None:
+            await tunnelled(client.proxy, host, port, made, context, name)
+            return made
         await loop.create_connection(lambda: made, host, port, ssl=context, server_hostname=name)
         return made
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from serveplane import pod
+from serveplane.http.connect import ProxyServer
 from serveplane.kube.credentials import Credentials, ExecCredentials, StaticToken, TokenFile
 from serveplane.kube.errors import ConfigError
 from serveplane.kube.pair import Pair, load_into
@@ -31,6 +32,7 @@ class ClusterConfig:
     client_key: bytes | None = None
     verify: bool = True
     server_name: str = ""
+    proxy: ProxyServer | None = None
     credentials: Credentials | None = None
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers that ask to act as someone else."""
@@ -123,16 +125,13 @@ def from_kubeconfig(paths: list[Path], context: str | None = None) -> ClusterCon
     user = _named(merged, "users", chosen["user"], source) if chosen.get("user") else {}
     if not cluster.get("server"):
         raise ConfigError(f"{source}: cluster {chosen.get('cluster')!r} has no server address")
-    if cluster.get("proxy-url"):
-        raise ConfigError(
-            f"{source}: proxy-url is not supported; open a tunnel to the API server and name that as its server"
-        )
     config = ClusterConfig(
         server=str(cluster["server"]).rstrip("/"),
         namespace=chosen.get("namespace") or "default",
         ca=_data(cluster, "certificate-authority", source),
         verify=not cluster.get("insecure-skip-tls-verify"),
         server_name=cluster.get("tls-server-name") or "",
+        proxy=_proxy(cluster, source),
         client_certificate=_data(user, "client-certificate", source),
         client_key=_data(user, "client-key", source),
         impersonation=_impersonation(user),
@@ -158,6 +157,15 @@ def _credentials(user: Json, config: ClusterConfig, source: str) -> Credentials 
             f"{source}: auth-provider is no longer supported by Kubernetes; use an exec plugin or a token"
         )
     return None
+
+
+def _proxy(cluster: Json, source: str) -> ProxyServer | None:
+    if not cluster.get("proxy-url"):
+        return None
+    try:
+        return ProxyServer.of(str(cluster["proxy-url"]))
+    except ValueError:
+        raise ConfigError(f"{source}: proxy-url must be an http:// or https:// URL; other proxies are not supported") from None
 
 
 def _impersonation(user: Json) -> tuple[tuple[str, str], ...]:

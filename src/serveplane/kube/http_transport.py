@@ -53,7 +53,7 @@ class HttpTransport:
 
     def _client(self) -> HttpClient:
         tls = _Tls(server_name=self.config.server_name or None, made=self.config.ssl_context(self._pair))
-        return HttpClient(limits=LIMITS, timeouts=TIMEOUTS, tls=tls)
+        return HttpClient(limits=LIMITS, timeouts=TIMEOUTS, tls=tls, proxy=self.config.proxy)
 
     async def _authorization(self, *, renew: bool) -> str:
         credentials = self.config.credentials

@@ -48,6 +48,13 @@ async def test_a_context_is_put_together(folder: Path) -> None:
     assert (other.client_certificate, other.namespace) == (b"hi", "default")
 
 
+def test_a_proxy_may_stand_in_between(folder: Path) -> None:
+    (folder / "proxied").write_text(GOOD.replace("certificate-authority: ca.pem", "proxy-url: 'https://me:word@proxy.acme'"))
+    proxy = load_config(str(folder / "proxied")).proxy
+    assert proxy is not None
+    assert (proxy.host, proxy.port, proxy.tls, proxy.authorization) == ("proxy.acme", 443, True, "Basic bWU6d29yZA==")
+
+
 def test_the_first_of_several_files_wins(folder: Path) -> None:
     (folder / "second").write_text(
         GOOD.replace("current-context: one", "current-context: two").replace("namespace: team", "namespace: other")
@@ -73,7 +80,7 @@ def test_the_first_of_several_files_wins(folder: Path) -> None:
         ),
         (GOOD.replace("user: {token: secret}", "user: {auth-provider: {name: gcp}}"), "no longer supported"),
         (GOOD.replace("user: {token: secret}", "user: {tokenFile: nowhere}"), "nowhere cannot be read"),
-        (GOOD.replace("certificate-authority: ca.pem", "proxy-url: http://p"), "proxy-url is not supported"),
+        (GOOD.replace("certificate-authority: ca.pem", "proxy-url: socks5://p"), "proxy-url must be an http"),
         (GOOD.replace("contexts:\n- name", "contexts:\n- nom"), "list of named entries"),
     ],
 )
