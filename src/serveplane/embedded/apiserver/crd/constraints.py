@@ -1,8 +1,9 @@
 """The value constraints of OpenAPI v3, each compiled to a check with the real server's message."""
 
 import ipaddress
+import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from serveplane.embedded.apiserver.errors import Cause
 from serveplane.objects import Json
 
 Check = Callable[[Any, str], Iterator[Cause]]
+Maker = Callable[[Any, Json], Check]
+Complaint = Callable[[Any, int, str], Cause]
 INVALID = "FieldValueInvalid"
 
 
@@ -97,20 +100,35 @@ def _multiple(of: float, schema: Json) -> Check:
     return check
 
 
-def _min_length(limit: int, schema: Json) -> Check:
-    def check(value: Any, path: str) -> Iterator[Cause]:
-        if isinstance(value, str) and len(value) < limit:
-            yield _invalid(value, path, f"should be at least {limit} chars long")
+def _size(kind: type[Sized], fits: Callable[[int, int], bool], complaint: Complaint) -> Maker:
+    """A limit on how long a text, a list or an object may be, or has to be."""
 
-    return check
+    def make(limit: int, schema: Json) -> Check:
+        def check(value: Any, path: str) -> Iterator[Cause]:
+            if isinstance(value, kind) and not fits(len(value), limit):
+                yield complaint(value, limit, path)
+
+        return check
+
+    return make
 
 
-def _max_length(limit: int, schema: Json) -> Check:
-    def check(value: Any, path: str) -> Iterator[Cause]:
-        if isinstance(value, str) and len(value) > limit:
-            yield Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", path)
+def _too_short(value: str, limit: int, path: str) -> Cause:
+    return _invalid(value, path, f"should be at least {limit} chars long")
 
-    return check
+
+def _too_long(value: str, limit: int, path: str) -> Cause:
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", path)
+
+
+def _too_few(members: str) -> Complaint:
+    return lambda value, limit, path: Cause(
+        INVALID, f"Invalid value: {len(value)}: {path} in body should have at least {limit} {members}", path
+    )
+
+
+def _too_many(value: Any, limit: int, path: str) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items", path)
 
 
 def _pattern(text: str, schema: Json) -> Check:
@@ -130,42 +148,6 @@ def _compiled_pattern(text: str) -> re.Pattern[str] | None:
         return re.compile(python)
     except re.error:
         return None
-
-
-def _min_items(limit: int, schema: Json) -> Check:
-    def check(value: Any, path: str) -> Iterator[Cause]:
-        if isinstance(value, list) and len(value) < limit:
-            yield Cause(
-                INVALID, f"Invalid value: {len(value)}: {path} in body should have at least {limit} items", path
-            )
-
-    return check
-
-
-def _max_items(limit: int, schema: Json) -> Check:
-    def check(value: Any, path: str) -> Iterator[Cause]:
-        if isinstance(value, list) and len(value) > limit:
-            yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items", path)
-
-    return check
-
-
-def _min_properties(limit: int, schema: Json) -> Check:
-    def check(value: Any, path: str) -> Iterator[Cause]:
-        if isinstance(value, dict) and len(value) < limit:
-            yield Cause(
-                INVALID, f"Invalid value: {len(value)}: {path} in body should have at least {limit} properties", path
-            )
-
-    return check
-
-
-def _max_properties(limit: int, schema: Json) -> Check:
-    def check(value: Any, path: str) -> Iterator[Cause]:
-        if isinstance(value, dict) and len(value) > limit:
-            yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items", path)
-
-    return check
 
 
 def _unique(wanted: bool, schema: Json) -> Check:
@@ -286,20 +268,20 @@ def _not(branch: Json, schema: Json) -> Check:
     return check
 
 
-_MAKERS: dict[str, Callable[[Any, Json], Check]] = {
+_MAKERS: dict[str, Maker] = {
     "required": _required,
     "enum": _enum,
     "minimum": _minimum,
     "maximum": _maximum,
     "multipleOf": _multiple,
-    "minLength": _min_length,
-    "maxLength": _max_length,
+    "minLength": _size(str, operator.ge, _too_short),
+    "maxLength": _size(str, operator.le, _too_long),
     "pattern": _pattern,
     "format": _format,
-    "minItems": _min_items,
-    "maxItems": _max_items,
-    "minProperties": _min_properties,
-    "maxProperties": _max_properties,
+    "minItems": _size(list, operator.ge, _too_few("items")),
+    "maxItems": _size(list, operator.le, _too_many),
+    "minProperties": _size(dict, operator.ge, _too_few("properties")),
+    "maxProperties": _size(dict, operator.le, _too_many),
     "uniqueItems": _unique,
     "allOf": _all_of,
     "anyOf": _any_of,
