@@ -95,11 +95,13 @@ def mutating(mutate: Callable[[AdmissionRequest], Json | Awaitable[Json]]) -> Ha
     return handler
 
 
-def validating(validate: Callable[[AdmissionRequest], _Verdict]) -> Handler:
-    """A handler from a function that finds what is wrong; all of it is answered at once."""
+def validating(validate: Callable[[AdmissionRequest], _Verdict | Awaitable[_Verdict]]) -> Handler:
+    """A handler from a function (or coroutine) that finds what is wrong; all of it is answered at once."""
 
-    def handler(request: AdmissionRequest) -> Decision:
+    async def handler(request: AdmissionRequest) -> Decision:
         verdict = validate(request)
+        if isinstance(verdict, Awaitable):
+            verdict = await verdict
         causes = [Cause(str(problem.path), problem.message, "FieldValueInvalid") for problem in verdict.errors]
         return Decision(causes=causes, warnings=tuple(verdict.warnings), code=422)
 

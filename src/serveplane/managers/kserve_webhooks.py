@@ -5,7 +5,6 @@ import sys
 
 from serveplane.clock import SYSTEM
 from serveplane.controllers.inferenceservice.admission import Admission
-from serveplane.controllers.inferenceservice.credentials import PodCredentials
 from serveplane.controllers.settings import LiveSettings
 from serveplane.kube.client import Client
 from serveplane.kube.config import load_config
@@ -26,7 +25,7 @@ async def answer_reviews(work: Work) -> None:
     server = WebhookServer(registry=work.registry)
     if told.tls_min_version == "VersionTLS13":
         server.tls.minimum_version = ssl.TLSVersion.TLSv1_3
-    Admission(PodCredentials(client), informers, LiveSettings(informers, told.namespace), told.namespace).register(server)
+    Admission(client, informers, LiveSettings(informers, told.namespace), told.namespace).register(server)
     try:
         async with asyncio.TaskGroup() as group:
             informers.start(group)
