@@ -1,7 +1,7 @@
 """Whether a workload serves, judged by its Deployments and, where they are silent, by its pods."""
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serveplane.objects import Json
 from serveplane.objects.conditions import condition
@@ -37,6 +37,14 @@ def judged(deployments: Sequence[Json | None], pods: Sequence[Json], now: dateti
     if blocker is not None:
         return Judgement(FALSE, blocker.reason, blocker.message, rolling, blocker)
     return Judgement(worst.status, worst.reason, worst.message, rolling)
+
+
+def replaced(judgement: Judgement, message: str) -> Judgement:
+    """The same judgement, with more to say of what blocks it."""
+    assert judgement.blocker is not None
+    blocker = replace(judgement.blocker, message=message)
+    is_told = judgement.message == judgement.blocker.message
+    return replace(judgement, blocker=blocker, message=message if is_told else judgement.message)
 
 
 def available_replicas(deployment: Json | None) -> int:

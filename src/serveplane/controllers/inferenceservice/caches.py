@@ -27,6 +27,7 @@ from serveplane.kube.kind import Key, Kind, key_of
 from serveplane.kube.store import Change, Item
 from serveplane.kube.watches import Mapped, Owned, Primary, Watch, generation_changed, spec_or_metadata_changed
 from serveplane.objects import Json
+from serveplane.status.service import is_ready
 
 POD = Kind("v1", "Pod")
 SERVING_RUNTIME = Kind("serving.kserve.io/v1alpha1", "ServingRuntime")
@@ -48,6 +49,8 @@ class Caches:
         self.runtimes = informers.informer(SERVING_RUNTIME)
         self.cluster_runtimes = informers.informer(CLUSTER_RUNTIME, optional=True, cluster_scoped=True)
         self.storage_containers = informers.informer(STORAGE_CONTAINER, optional=True, cluster_scoped=True)
+        self.local_caches = informers.informer(LOCAL_CACHE, optional=True, cluster_scoped=True)
+        self.local_namespace_caches = informers.informer(LOCAL_NAMESPACE_CACHE, optional=True)
         self.pods = informers.informer(POD, labels=OURS, indexes={APP_INDEX: _app, LOADING_INDEX: loading}, trim=trimmed_pod)
         self.children: dict[Kind, Informer] = {}
         self._informers = informers
@@ -69,6 +72,8 @@ class Caches:
             Mapped(SERVING_RUNTIME, self._users, predicate=_is_edit),
             Mapped(CLUSTER_RUNTIME, self._users, predicate=_is_edit, optional=True, cluster_scoped=True),
             Mapped(STORAGE_CONTAINER, self._failing, predicate=_is_edit, optional=True, cluster_scoped=True),
+            Mapped(LOCAL_CACHE, self._waiting_for, predicate=_is_later, optional=True, cluster_scoped=True),
+            Mapped(LOCAL_NAMESPACE_CACHE, self._waiting_for, predicate=_is_later, optional=True),
         ]
 
     def remember(self, kinds: Iterable[Kind]) -> None:
@@ -88,6 +93,14 @@ class Caches:
 
     def all_storage_containers(self) -> list[ClusterStorageContainer]:
         return storage_containers_in(self.storage_containers)
+
+    def local_cache_of(self, service: Json) -> Json | None:
+        """The local copy of its model that a service was given when it was admitted."""
+        labels = service["metadata"].get("labels") or {}
+        name, namespace = labels.get(keys.LOCAL_MODEL, ""), labels.get(keys.LOCAL_MODEL_NAMESPACE, "")
+        if not name:
+            return None
+        return self.local_namespace_caches.get(namespace, name) if namespace else self.local_caches.get(None, name)
 
     def pods_of(self, namespace: str, app: str) -> list[Json]:
         return self.pods.by_index(APP_INDEX, f"{namespace}/{app}")
@@ -120,6 +133,15 @@ class Caches:
         formats = {entry.get("name") for entry in spec.get("supportedModelFormats") or []}
         for item in self.services.items(runtime.meta.namespace):
             if _could_use(item.object, runtime.meta.name, formats):
+                yield item.key
+
+    def _waiting_for(self, cache: Item) -> Iterator[Key]:
+        """Services that were given this local model and do not serve: what it says of itself may be what they wait for."""
+        wanted = cache.meta.name, cache.meta.namespace
+        for item in self.services.items(cache.meta.namespace):
+            labels = item.meta.labels or {}
+            if (labels.get(keys.LOCAL_MODEL), labels.get(keys.LOCAL_MODEL_NAMESPACE, "")) == wanted \
+                    and not is_ready(item.object.get("status") or {}):
                 yield item.key
 
     def _failing(self, _container: Item) -> Iterator[Key]:
@@ -167,6 +189,10 @@ def _service_of(pod: Item) -> Iterable[Key]:
 def _is_edit(change: Change) -> bool:
     """Not the first list: then every service is looked at anyway."""
     return not change.initial and spec_or_metadata_changed(change)
+
+
+def _is_later(change: Change) -> bool:
+    return not change.initial
 
 
 @lru_cache(maxsize=512)

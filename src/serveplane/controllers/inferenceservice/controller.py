@@ -142,7 +142,7 @@ class InferenceServices:
         live = {ref_of(child): child for child in self._children(raw)}
         pods = {ref.name: self._caches.pods_of(namespace, app) for ref, app in _apps(live)}
         return World(raw=raw, facts=facts, now=self._clock.now(), live=live, pods=pods, absent_kinds=self._caches.absent_kinds(),
-                     downloads=self.downloads.of(pods_in(pods)),
+                     downloads=self.downloads.of(pods_in(pods)), local_cache=self._caches.local_cache_of(raw),
                      ca_bundle=await self._ca_bundle(settings.storage_initializer.ca_bundle_config_map_name),
                      server_version=await self._server_version())
 

@@ -3,6 +3,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from serveplane.api import keys
 from serveplane.api.inferenceservice.components import ComponentKind, components
 from serveplane.api.mode import Mode
 from serveplane.controllers.inferenceservice.world import DEPLOYMENT, HTTP_ROUTE, INGRESS, SERVICE, Plan, World
@@ -17,6 +18,7 @@ from serveplane.status.blockers import probe_deadline
 from serveplane.status.deployments import FALSE, TRUE, UNKNOWN, Judgement, available_replicas, judged
 from serveplane.status.downloads import current, words
 from serveplane.status.images import CONDITION, image_volume_trouble
+from serveplane.status.localmodels import with_cache_words
 from serveplane.status.models import invalid, model_status
 from serveplane.status.routes import RouteTrouble, route_trouble
 from serveplane.status.service import (
@@ -101,7 +103,10 @@ def _running(scene: _Scene, error: str) -> Outcome:
 def _judge(scene: _Scene, workload: Workload) -> Judgement:
     names = [workload.name, *([workload.multi_node.name] if workload.multi_node else [])]
     live = [scene.live.get(ObjectRef(DEPLOYMENT, workload.namespace, name)) for name in names]
-    return judged(live, _pods(scene, workload), scene.world.now)
+    judgement = judged(live, _pods(scene, workload), scene.world.now)
+    if workload.kind is not ComponentKind.PREDICTOR:
+        return judgement
+    return with_cache_words(judgement, scene.world.service.labels.get(keys.LOCAL_MODEL, ""), scene.world.local_cache)
 
 
 def _pods(scene: _Scene, workload: Workload) -> Sequence[Json]:

@@ -44,6 +44,8 @@ class World:
     """Pods by the name of their workload."""
     downloads: Mapping[str, Download] = field(default_factory=dict)
     """How far pods are with the download of their model, by pod, as far as that is known."""
+    local_cache: Json | None = None
+    """The local model cache that the service was given, if it still exists."""
     absent_kinds: frozenset[Kind] = frozenset()
     """Neighbours' kinds that the cluster does not know."""
     ca_bundle: str | None = None
