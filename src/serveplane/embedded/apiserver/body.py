@@ -4,9 +4,11 @@ Duplicate fields are found only when the quick test says there may be some: deco
 exactly when something was dropped or was written with blanks.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -22,10 +24,37 @@ SHOWN_BYTES = 30
 YAML_DEPTH = 1_000
 _BRACKET = re.compile(rb"[\[\]{}]")
 YAML_NODES = 1_000_000
+YAML_TEXT = 4 * LIMIT
+"""What the texts of a document may come to once its aliases are written out; without aliases they fit into the body."""
+YAML_AT_ONCE = 32 << 10
+"""Larger ones take their time, so they are read beside the event loop, one after the other."""
+APPLY_CONFIGURATION = "application/apply-patch+yaml"
+_READER = ThreadPoolExecutor(1, "yaml")
 
 
 def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", JSON).split(";")[0].strip().lower() or JSON
+
+
+async def settle(request: Request) -> None:
+    """Turn a large YAML body into JSON, while others are served."""
+    if len(request.body) <= YAML_AT_ONCE or media_type(request.headers) not in (YAML, APPLY_CONFIGURATION):
+        return
+    if request.body.lstrip()[:1] == b"{" and _is_json(request.body):
+        return
+    request.body = await asyncio.get_running_loop().run_in_executor(_READER, _as_json, request.body)
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
+def _as_json(body: bytes) -> bytes:
+    return msgspec.json.encode(_yaml(body))
 
 
 def decoded(request: Request, wanted: str = "Object") -> Json:
@@ -34,7 +63,7 @@ def decoded(request: Request, wanted: str = "Object") -> Json:
     if kind == PROTOBUF:
         return _object(protobuf.decode(request.body))
     if kind == YAML:
-        return _object(_yaml(request.body))
+        return _object(lenient(request.body))
     if kind not in (JSON, "*/*"):
         raise errors.unsupported_media_type(kind, ACCEPTED)
     return _object(json_value(request.body, wanted))
@@ -63,7 +92,7 @@ def summary(body: bytes) -> str:
 
 
 def lenient(body: bytes) -> Any:
-    """JSON if it is JSON, YAML otherwise: server-side apply allows both."""
+    """JSON if it is JSON, which is YAML too, but read sooner; YAML otherwise."""
     try:
         return msgspec.json.decode(body)
     except RecursionError:
@@ -77,7 +106,7 @@ def _yaml(body: bytes) -> Any:
         raise errors.bad_request("error decoding YAML: nested too deeply")
     try:
         documents = list(yamlio.load_all(body.decode()))
-        if documents and _nodes(documents[0], {}) > YAML_NODES:
+        if documents and not _is_small(documents[0]):
             raise ValueError("yaml: document contains excessive aliasing")
     except (ValueError, RecursionError) as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from None
@@ -93,13 +122,23 @@ def _depth(text: bytes) -> int:
     return deepest
 
 
-def _nodes(value: Any, known: dict[int, int]) -> int:
-    """How large a value is once its aliases are written out; each shared part is counted once, and told as often as it occurs."""
+def _is_small(value: Any) -> bool:
+    nodes, text = _size(value, {})
+    return nodes <= YAML_NODES and text <= YAML_TEXT
+
+
+def _size(value: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many nodes a value has and how long its texts are once its aliases are written out.
+
+    Each shared part is looked at once, and counted as often as it occurs.
+    """
     if not isinstance(value, dict | list):
-        return 1
+        return 1, len(value) if isinstance(value, str) else 0
     if id(value) not in known:
-        known[id(value)] = YAML_NODES  # an alias to itself never ends
-        known[id(value)] = 1 + sum(_nodes(item, known) for item in (value.values() if isinstance(value, dict) else value))
+        known[id(value)] = YAML_NODES, 0  # an alias to itself never ends
+        parts = [_size(item, known) for item in (value.values() if isinstance(value, dict) else value)]
+        nodes, text = 1 + sum(part[0] for part in parts), sum(part[1] for part in parts)
+        known[id(value)] = nodes, text + (sum(map(len, value)) if isinstance(value, dict) else 0)
     return known[id(value)]
 
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver import discovery, errors, patching, reading, subresources, watching, writing
+from serveplane.embedded.apiserver import body, discovery, errors, patching, reading, subresources, watching, writing
 from serveplane.embedded.apiserver.auth import rbac
 from serveplane.embedded.apiserver.auth.rbac import Attributes
 from serveplane.embedded.apiserver.request import Answer, Request
@@ -62,6 +62,7 @@ async def resource_answer(core: "Core", request: Request) -> Answer:
         request.warnings.append(DEPRECATED[resource.bucket])
     if request.method in ("POST", "PUT", "PATCH"):
         request.check_options()
+        await body.settle(request)
     if target.subresource:
         return await subresources.answer(core, request, resource)
     wanted = verb(request)

@@ -21,7 +21,7 @@ JSON_PATCH, MERGE, STRATEGIC = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 )
-APPLY = "application/apply-patch+yaml"
+APPLY = body.APPLY_CONFIGURATION
 APPLY_CBOR = "application/apply-patch+cbor"
 OPERATIONS = 10_000
 
