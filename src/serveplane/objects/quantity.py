@@ -42,6 +42,17 @@ def _parts(text: str) -> tuple[Fraction, str, int | None]:
     return number * Fraction(10) ** DECIMAL[decimal or ""], decimal or "", None
 
 
+def total(one: str | int | float, other: str | int | float) -> str:
+    """The sum, written in the style of the first, or of the second where the first is nothing.
+
+    >>> total("512Mi", "1Gi"), total("0", "1Gi"), total("500m", "1500m")
+    ('1536Mi', '1Gi', '2')
+    """
+    first, second = _parts(str(one)), _parts(str(other))
+    number, style = first[0] + second[0], (second if first[0] == 0 else first)[1]
+    return _written(_rounded_up(number), style)
+
+
 @lru_cache(maxsize=4096)
 def canonical(value: str | int | float) -> str:
     """The form in which the API server stores a quantity.
@@ -50,7 +61,10 @@ def canonical(value: str | int | float) -> str:
     ('500m', '1', '1Gi', '1536Mi', '1500M')
     """
     number, suffix, _ = _parts(str(value))
-    number = _rounded_up(number)
+    return _written(_rounded_up(number), suffix)
+
+
+def _written(number: Fraction, suffix: str) -> str:
     if suffix in BINARY and (abs(number) >= 1024 or number == 0) and number.denominator == 1:
         return _binary(int(number))
     return _decimal(number, exponent=suffix == "e")

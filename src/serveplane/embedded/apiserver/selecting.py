@@ -1,11 +1,11 @@
 """Which objects a list or watch is about: label and field selectors, with the fields Kubernetes has per kind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.request import Request
-from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.apiserver.resources import EVENT_BUCKET, Resource
 from serveplane.embedded.store import Record
 from serveplane.objects import Json, selectors
 
@@ -33,8 +33,16 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "replicationcontrollers": ("status.replicas",),
     "jobs.batch": ("status.successful",),
 }
-REGARDING = {f"regarding.{path.partition('.')[2]}": path for path in _INVOLVED}
+NEWER_EVENTS = {
+    **{f"regarding.{path.partition('.')[2]}": path for path in _INVOLVED},
+    "reportingController": "reportingComponent",
+    **{path: path for path in ("reason", "type")},
+}
+"""What events of the newer group may be chosen by, and what the older one calls it."""
+OTHER_NAMES = {"pods": {"spec.host": "spec.nodeName"}}
 ALWAYS = ("metadata.name", "metadata.namespace")
+NAME_ONLY = frozenset({"nodes", "namespaces"})
+"""Kinds without a namespace that say so."""
 
 
 @dataclass(frozen=True)
@@ -110,22 +118,30 @@ def _fields(request: Request, resource: Resource) -> selectors.FieldSelector:
         parsed = selectors.parse_fields(text)
     except selectors.BadSelector as error:
         raise errors.bad_request(str(error)) from None
-    known = selectable(resource)
+    known, names = selectable(resource), _names(resource)
     for path, _, _ in parsed.terms:
-        if REGARDING.get(path, path) not in known:
+        if path not in known and path not in names:
             listed = ", ".join(f'"{name}"' for name in ALWAYS)
             why = (
                 f'"{path}" is not a known field selector: only {listed}'
-                if known == ALWAYS
+                if known == ALWAYS and not names
                 else f"field label not supported: {path}"
             )
             raise errors.bad_request(f'field label "{path}" not supported for Job' if resource.bucket == "jobs.batch" else why)
-    return selectors.FieldSelector(
-        tuple((REGARDING.get(path, path), equal, value) for path, equal, value in parsed.terms)
-    )
+    return selectors.FieldSelector(tuple((names.get(path, path), equal, value) for path, equal, value in parsed.terms))
+
+
+def _names(resource: Resource) -> Mapping[str, str]:
+    if resource.bucket == EVENT_BUCKET and resource.group:
+        return NEWER_EVENTS
+    return OTHER_NAMES.get(resource.bucket, {})
 
 
 def selectable(resource: Resource) -> tuple[str, ...]:
+    if resource.bucket == EVENT_BUCKET and resource.group:
+        return ALWAYS
+    if resource.bucket in NAME_ONLY:
+        return (ALWAYS[0], *FIELDS[resource.bucket])
     custom = resource.custom.selectable_fields if resource.custom else ()
     if resource.custom and not resource.namespaced:
         return (ALWAYS[0], *custom)

@@ -16,6 +16,7 @@ from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.apiserver.namespaces import NamespaceController
 from serveplane.embedded.apiserver.paths import parse_target
 from serveplane.embedded.apiserver.protection import Protection
+from serveplane.embedded.apiserver.quotas import Quotas
 from serveplane.embedded.apiserver.request import ADMIN, ANONYMOUS, Answer, Request, User, parse_query
 from serveplane.embedded.store import LogError, Store
 from serveplane.kube.transport import InProcessTransport
@@ -42,6 +43,7 @@ class ApiServer:
             NamespaceController(self.core),
             Aggregation(self.core),
             Protection(self.core),
+            Quotas(self.core),
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._listeners: list[http.Server] = []

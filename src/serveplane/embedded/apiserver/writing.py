@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import errors, managed, representation
+from serveplane.embedded.apiserver.admission import quota
 from serveplane.embedded.apiserver.incoming import incoming
 from serveplane.embedded.apiserver.reading import found
-from serveplane.embedded.apiserver.request import Answer, Request
+from serveplane.embedded.apiserver.request import ADMIN, Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.store import Conflict, Key, Record
 from serveplane.objects import Json
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 ATTEMPTS = 5
+QUOTA_KEEPER = Request("PUT", "", {}, {"user-agent": "kube-apiserver"}, b"", ADMIN)
+"""The server itself, writing down what is used."""
 CREATED_BY_UPDATE = frozenset(
     {
         "services", "endpoints", "events", "limitranges", "leases.coordination.k8s.io", "runtimeclasses.node.k8s.io",
@@ -95,6 +98,7 @@ async def _create_stored(core: "Core", write: Write, key: Key) -> bytes:
     resource = write.resource
     core.kinds.committing(core, write)
     value = await core.convert.to_storage(resource, representation.typed(resource, write.value))
+    charges = quota.charges(core, write)
     there = core.store.get(resource.bucket, key)
     if there is not None:
         raise errors.already_exists(
@@ -102,6 +106,7 @@ async def _create_stored(core: "Core", write: Write, key: Key) -> bytes:
         )
     if write.request.dry_run:
         return errors.encoded(value)
+    _charge(core, charges)
     record = core.store.create(resource.bucket, key, value)
     await core.store.acknowledged()
     return record.data
@@ -283,14 +288,27 @@ async def _store(core: "Core", write: Write, record: Record) -> bytes:
     stored = await core.convert.to_storage(resource, value)
     if core.store.get(resource.bucket, record.key) is not record:
         raise Conflict
+    charges = quota.charges(core, write)
     if write.request.dry_run:
         return errors.encoded(stored)
+    _charge(core, charges)
     if core.deleting.is_finished(resource, stored, write.live):
         written = core.store.delete(resource.bucket, record, stored)
     else:
         written = core.store.update(resource.bucket, record, stored)
     await core.store.acknowledged()
     return written.data
+
+
+def _charge(core: "Core", charges: list[quota.Charge]) -> None:
+    """In the turn of the write that it is for: nobody can come between."""
+    resource = core.stored_resource(quota.BUCKET)
+    assert resource is not None
+    for charge in charges:
+        live, value = charge.quota.value(), charge.quota.value()
+        value["status"] = {**(value.get("status") or {}), "used": charge.used}
+        own(core, QUOTA_KEEPER, resource, value, live, "status")
+        core.store.update(quota.BUCKET, charge.quota, value)
 
 
 async def _plain(core: "Core", resource: Resource, record: Record) -> bytes:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver.admission import lifecycle, pods, storage
+from serveplane.embedded.apiserver.admission import lifecycle, limits, pods, storage
 from serveplane.embedded.apiserver.admission.hooks import Hooks
 from serveplane.embedded.apiserver.auth import escalation
 
@@ -18,11 +18,14 @@ class Admission:
 
     async def mutate(self, write: "Write") -> None:
         lifecycle.check(self._core, write)
+        limits.mutate(self._core, write)
         pods.mutate(self._core, write)
         storage.mutate(self._core, write)
         await self._hooks.mutate(write, write.operation)
 
     async def validate(self, write: "Write") -> None:
+        limits.check(self._core, write)
+        storage.check(self._core, write)
         escalation.check(self._core, write)
         await self._hooks.validate(write, write.operation)
 

@@ -1,8 +1,13 @@
 """Defaults that come from other objects: the default storage class and the default ingress class."""
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.kinds.usage import STORAGE_CLASS_ANNOTATION
 from serveplane.embedded.apiserver.protection import protect
+from serveplane.embedded.store import Key
+from serveplane.objects import Json, quantity
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
@@ -30,6 +35,34 @@ def mutate(core: "Core", write: "Write") -> None:
         name = _default(core, "ingressclasses.networking.k8s.io", INGRESS)
         if name:
             spec["ingressClassName"] = name
+
+
+def check(core: "Core", write: "Write") -> None:
+    """A claim may only grow where the class that made its volume lets it."""
+    if write.resource.bucket != "persistentvolumeclaims" or not write.live or write.subresource:
+        return
+    if _size(write.value) <= _size(write.live):
+        return
+    name = write.value["metadata"]["name"]
+    if (write.live.get("status") or {}).get("phase") != "Bound":
+        raise errors.forbidden("persistentvolumeclaims", "", name, "Only bound persistent volume claims can be expanded")
+    if not _may_grow(core, _class(write.value), _class(write.live)):
+        why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+        raise errors.forbidden("persistentvolumeclaims", "", name, why)
+
+
+def _size(claim: Json) -> Fraction:
+    return quantity.parse(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
+
+
+def _class(claim: Json) -> str:
+    annotations = claim["metadata"].get("annotations") or {}
+    return annotations.get(STORAGE_CLASS_ANNOTATION) or claim["spec"].get("storageClassName") or ""
+
+
+def _may_grow(core: "Core", new: str, old: str) -> bool:
+    record = core.store.get("storageclasses.storage.k8s.io", Key("", new)) if new and new == old else None
+    return record is not None and bool(record.value().get("allowVolumeExpansion"))
 
 
 def _default(core: "Core", bucket: str, annotation: str) -> str:

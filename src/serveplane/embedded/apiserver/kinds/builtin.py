@@ -110,6 +110,7 @@ def prepare_update(core: "Core", write: "Write") -> None:
             "metadata": value["metadata"],
             **({"status": value["status"]} if "status" in value else {}),
         }
+        strategies.on_status(core, write)
         return
     if "status" in resource.subresources and write.subresource not in strategies.STATUS_WRITERS:
         value.pop("status", None)

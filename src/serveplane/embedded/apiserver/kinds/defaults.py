@@ -284,6 +284,15 @@ def _definition(value: Json) -> None:
         value["spec"]["conversion"] = {"strategy": "None"}
 
 
+def _limit(value: Json) -> None:
+    """What containers get without asking follows from the bounds where it was not said."""
+    if value.get("type") != "Container":
+        return
+    most = {**(value.get("max") or {}), **(value.get("default") or {})}
+    requests = {**(value.get("min") or {}), **most, **(value.get("defaultRequest") or {})}
+    value.update({field: amounts for field, amounts in (("default", most), ("defaultRequest", requests)) if amounts})
+
+
 def _phase(value: Json) -> None:
     if not value["status"].get("phase"):
         value["status"]["phase"] = "Pending"
@@ -329,6 +338,7 @@ DEFAULTS: dict[str, Default] = {
     "core.v1.PersistentVolumeClaim": _phase,
     "core.v1.PersistentVolumeSpec": fields(persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"),
     "core.v1.PersistentVolume": _phase,
+    "core.v1.LimitRangeItem": _limit,
     "core.v1.ServiceSpec": _service_spec,
     "core.v1.ServicePort": fields(protocol="TCP"),
     "core.v1.EndpointPort": fields(protocol="TCP"),

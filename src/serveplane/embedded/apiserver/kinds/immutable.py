@@ -1,12 +1,14 @@
 """What an update may not change, kind by kind."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 import msgspec
 
 from serveplane.embedded.apiserver.errors import Cause
-from serveplane.objects import Json
+from serveplane.embedded.apiserver.kinds.storage_rules import SOURCES
+from serveplane.objects import Json, quantity
 
 IMMUTABLE = "field is immutable"
 PATHS: dict[str, tuple[str, ...]] = {
@@ -38,6 +40,7 @@ POD = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+VOLUME_SOURCE = "spec.persistentvolumesource is immutable after creation"
 CLAIM = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
@@ -122,16 +125,52 @@ def _priority(value: Json, live: Json) -> Iterator[Cause]:
 
 
 def _claim(value: Json, live: Json) -> Iterator[Cause]:
+    new, old = value["spec"], live["spec"]
     bound = (live.get("status") or {}).get("phase") == "Bound"
-    free = ("volumeName", "volumeAttributesClassName", *(["resources"] if bound else []))
-
-    def fixed(spec: Json) -> Json:
-        return {key: item for key, item in spec.items() if key not in free}
-
-    if fixed(value["spec"]) != fixed(live["spec"]) or (
-        live["spec"].get("volumeName") and value["spec"].get("volumeName") != live["spec"]["volumeName"]
-    ):
+    if _settled(new, old, bound) != _settled(old, old, bound):
         yield _forbidden("spec", CLAIM)
+    size, before, given = _storage(new.get("resources")), _storage(old.get("resources")), (live.get("status") or {}).get("capacity") or {}
+    if size < before and size <= quantity.parse(given.get("storage", "0")):
+        yield _forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
+    if new.get("volumeMode") != old.get("volumeMode"):
+        yield _changed("volumeMode", new.get("volumeMode"))
+
+
+def _settled(spec: Json, old: Json, bound: bool) -> Json:
+    """What may not change: not what is set only once, nor, once bound, the size."""
+    kept = dict(spec)
+    if not old.get("volumeName"):
+        kept.pop("volumeName", None)
+    if old.get("storageClassName") is None and spec.get("storageClassName") is not None:
+        kept.pop("storageClassName")
+    if bound:
+        kept.pop("volumeAttributesClassName", None)
+        resources = kept.get("resources") or {}
+        requests = {name: amount for name, amount in (resources.get("requests") or {}).items() if name != "storage"}
+        kept["resources"] = {**resources, "requests": requests}
+    return kept
+
+
+def _storage(resources: Json | None) -> Fraction:
+    return quantity.parse(((resources or {}).get("requests") or {}).get("storage", "0"))
+
+
+def _volume(value: Json, live: Json) -> Iterator[Cause]:
+    new, old = value["spec"], live["spec"]
+    if any(new.get(source) != old.get(source) for source in SOURCES):
+        yield _forbidden("spec.persistentvolumesource", VOLUME_SOURCE)
+    if new.get("volumeMode") != old.get("volumeMode"):
+        yield _changed("volumeMode", new.get("volumeMode"))
+    if old.get("nodeAffinity") is not None and new.get("nodeAffinity") != old["nodeAffinity"]:
+        yield _changed("nodeAffinity", new.get("nodeAffinity"))
+    if old.get("volumeAttributesClassName") is not None and new.get("volumeAttributesClassName") is None:
+        yield _forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
+
+
+def _quota(value: Json, live: Json) -> Iterator[Cause]:
+    new, old = value["spec"].get("scopes") or [], live["spec"].get("scopes") or []
+    if set(new) != set(old):
+        yield _changed("spec.scopes", new or None)
 
 
 def _pod(value: Json, live: Json) -> Iterator[Cause]:
@@ -173,5 +212,7 @@ _SPECIAL = {
     "clusterrolebindings.rbac.authorization.k8s.io": _binding,
     "storageclasses.storage.k8s.io": _storage_class,
     "persistentvolumeclaims": _claim,
+    "persistentvolumes": _volume,
+    "resourcequotas": _quota,
     "priorityclasses.scheduling.k8s.io": _priority,
 }

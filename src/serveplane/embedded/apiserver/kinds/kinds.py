@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.crd import checks, registrar
-from serveplane.embedded.apiserver.kinds import builtin, custom
+from serveplane.embedded.apiserver.kinds import builtin, custom, warnings
 from serveplane.embedded.apiserver.kinds.metadata import check_metadata, check_metadata_update
 from serveplane.embedded.apiserver.request import Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -89,6 +89,8 @@ class Kinds:
 
     def committing(self, core: "Core", write: "Write") -> None:
         """Last call before the write is stored."""
+        if not write.resource.custom and not write.subresource:
+            write.request.warnings.extend(warnings.of(write.resource.bucket, write.value, write.live))
         if write.resource.bucket == registrar.BUCKET and not write.subresource:
             write.request.warnings.extend(checks.warnings(write.value))
         if write.resource.bucket == registrar.BUCKET:

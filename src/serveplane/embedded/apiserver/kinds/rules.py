@@ -11,7 +11,7 @@ from collections.abc import Iterator, Set
 import msgspec
 
 from serveplane.embedded.apiserver.errors import Cause
-from serveplane.embedded.apiserver.kinds import network_rules, pod_rules
+from serveplane.embedded.apiserver.kinds import event_rules, limit_rules, network_rules, pod_rules, storage_rules
 from serveplane.embedded.apiserver.kinds.checking import (
     Rule,
     at,
@@ -25,15 +25,13 @@ from serveplane.embedded.apiserver.kinds.checking import (
     unique,
     unsupported,
 )
-from serveplane.embedded.apiserver.kinds.defaults import VOLUME_SOURCES
 from serveplane.embedded.apiserver.kinds.metadata import check_labels, invalid
-from serveplane.objects import Json, names, quantity, selectors
+from serveplane.objects import Json, names, selectors
 
 CONFIG_KEY = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', "
     "regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 HIGHEST_PRIORITY = 1_000_000_000
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
@@ -151,28 +149,6 @@ def _both_bags(value: Json, path: str) -> Iterator[Cause]:
             yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
 
 
-def _claim(value: Json, path: str) -> Iterator[Cause]:
-    for mode in value.get("accessModes") or ():
-        if mode not in ACCESS_MODES:
-            yield unsupported(at(path, "accessModes"), mode, ACCESS_MODES)
-    size = ((value.get("resources") or {}).get("requests") or {}).get("storage")
-    here = f"{at(path, 'resources')}[storage]"
-    if size is None:
-        yield missing(here)
-    elif quantity.parse(size) <= 0:
-        yield invalid(here, size, "must be greater than zero")
-
-
-def _volume(value: Json, path: str) -> Iterator[Cause]:
-    if not value.get("capacity"):
-        yield missing(at(path, "capacity"))
-    sources = [name for name in VOLUME_SOURCES if value.get(name) is not None]
-    if not sources:
-        yield missing(path, "must specify a volume type")
-    for name in sorted(sources)[1:]:
-        yield Cause("FieldValueForbidden", "Forbidden: may not specify more than 1 volume type", at(path, name))
-
-
 def _lease(value: Json, path: str) -> Iterator[Cause]:
     seconds = value.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -193,12 +169,6 @@ def _provisioner(value: Json, path: str) -> Iterator[Cause]:
     for key in value.get("parameters") or ():
         if not key:
             yield invalid("parameters", key, "field can not be empty.")
-
-
-def _event(value: Json, path: str) -> Iterator[Cause]:
-    namespace, about = value["metadata"].get("namespace") or "", (value.get("involvedObject") or {}).get("namespace") or ""
-    if about != namespace and not (not about and namespace == "default"):
-        yield invalid("involvedObject.namespace", about, "does not match event.namespace")
 
 
 def _deployment(value: Json, path: str) -> Iterator[Cause]:
@@ -308,8 +278,18 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "core.v1.Volume": (required("name"), dns_label("name"), pod_rules.volume),
     "core.v1.EndpointSubset": (network_rules.subset,),
     "core.v1.EndpointAddress": (network_rules.endpoint_address,),
-    "core.v1.Event": (_event,),
-    "core.v1.PersistentVolumeSpec": (_volume, enum("persistentVolumeReclaimPolicy", "Delete", "Recycle", "Retain")),
+    "core.v1.Event": (event_rules.event,),
+    "events.v1.Event": (event_rules.modern_event,),
+    "core.v1.PersistentVolumeSpec": (storage_rules.volume,),
+    "core.v1.HostPathVolumeSource": (storage_rules.host_path,),
+    "core.v1.NFSVolumeSource": (storage_rules.nfs,),
+    "core.v1.LocalVolumeSource": (storage_rules.local,),
+    "core.v1.CSIPersistentVolumeSource": (storage_rules.csi_volume,),
+    "core.v1.VolumeNodeAffinity": (storage_rules.node_affinity,),
+    "core.v1.NodeSelector": (storage_rules.node_selector,),
+    "core.v1.NodeSelectorRequirement": (storage_rules.node_requirement,),
+    "core.v1.ResourceQuotaSpec": (limit_rules.quota,),
+    "core.v1.LimitRangeSpec": (limit_rules.limits,),
     "apps.v1.RollingUpdateDaemonSet": (_daemon_strategy,),
     "apps.v1.RollingUpdateDeployment": (positive_or_percent("maxUnavailable", "maxSurge"),),
     "core.v1.VolumeMount": (required("name", "mountPath"),),
@@ -326,11 +306,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "core.v1.ServicePort": (network_rules.service_port, enum("protocol", "SCTP", "TCP", "UDP"), dns_label("name")),
     "core.v1.ConfigMap": (_config_keys("data", "binaryData"), _both_bags),
     "core.v1.Secret": (_config_keys("data"), _secret),
-    "core.v1.PersistentVolumeClaimSpec": (
-        required("accessModes", why="at least 1 access mode is required"),
-        enum("volumeMode", "Block", "Filesystem"),
-        _claim,
-    ),
+    "core.v1.PersistentVolumeClaimSpec": (storage_rules.claim,),
     "apps.v1.DeploymentSpec": (_REPLICAS, workload("deployment"), _template_restarts("Always"), _deployment),
     "apps.v1.ReplicaSetSpec": (_REPLICAS, workload("deployment"), _template_restarts("Always")),
     "apps.v1.StatefulSetSpec": (_REPLICAS, _pod_management, workload("statefulset"), _template_restarts("Always")),

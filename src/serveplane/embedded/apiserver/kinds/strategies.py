@@ -35,6 +35,34 @@ def on_update(core: "Core", write: "Write") -> None:
         step(core, write)
 
 
+def on_status(core: "Core", write: "Write") -> None:
+    """What the server adds when somebody writes a status."""
+    step = _STATUS.get(write.resource.bucket)
+    if step is not None:
+        step(core, write)
+
+
+def _pod_status(core: "Core", write: "Write") -> None:
+    """Quality of service is settled when a pod is made, and its owners are not the node's business."""
+    status, metadata, live = write.value.setdefault("status", {}), write.value["metadata"], write.live
+    if not status.get("qosClass") and (live.get("status") or {}).get("qosClass"):
+        status["qosClass"] = live["status"]["qosClass"]
+    metadata.pop("ownerReferences", None)
+    if live["metadata"].get("ownerReferences"):
+        metadata["ownerReferences"] = live["metadata"]["ownerReferences"]
+
+
+def _volume_status(core: "Core", write: "Write") -> None:
+    """When a volume came into its phase."""
+    status, live = write.value.setdefault("status", {}), write.live.get("status") or {}
+    before = live.get("lastPhaseTransitionTime")
+    if status.get("phase") == live.get("phase"):
+        if status.get("lastPhaseTransitionTime") is None and before is not None:
+            status["lastPhaseTransitionTime"] = before
+    elif status.get("lastPhaseTransitionTime") in (None, before):
+        status["lastPhaseTransitionTime"] = timestamp(core.clock.now())
+
+
 def _pod(core: "Core", resource: Resource, value: Json) -> None:
     value["status"] = {"phase": "Pending", "qosClass": quality(value["spec"])}
 
@@ -50,6 +78,20 @@ def _namespace(core: "Core", resource: Resource, value: Json) -> None:
 
 def _claim(core: "Core", resource: Resource, value: Json) -> None:
     value["status"] = {"phase": "Pending"}
+    _sources(value["spec"])
+
+
+def _claim_update(core: "Core", write: "Write") -> None:
+    _sources(write.value["spec"])
+
+
+def _sources(spec: Json) -> None:
+    """Where a claim's first data comes from is told in two places, of which a client need fill in one."""
+    one, other = spec.get("dataSource"), spec.get("dataSourceRef")
+    if one is not None and other is None:
+        spec["dataSourceRef"] = dict(one)
+    elif other is not None and one is None and not other.get("namespace"):
+        spec["dataSource"] = {key: item for key, item in other.items() if key != "namespace"}
 
 
 def _volume(core: "Core", resource: Resource, value: Json) -> None:
@@ -196,7 +238,9 @@ _CREATE: dict[str, Create] = {
     "jobs.batch": _job,
     "services": _service,
 }
+_STATUS: dict[str, Update] = {"pods": _pod_status, "persistentvolumes": _volume_status}
 _UPDATE: dict[str, Update] = {
+    "persistentvolumeclaims": _claim_update,
     "services": _service_update,
     "namespaces": _namespace_update,
     "daemonsets.apps": _daemon_set_update,

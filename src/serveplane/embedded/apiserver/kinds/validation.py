@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from serveplane.embedded.apiserver.crd import checks
 from serveplane.embedded.apiserver.deleting import DEFINITIONS
 from serveplane.embedded.apiserver.errors import Cause
-from serveplane.embedded.apiserver.kinds import codec, immutable
+from serveplane.embedded.apiserver.kinds import codec, event_rules, immutable, limit_rules, storage_rules
 from serveplane.embedded.apiserver.kinds.rules import RULES
+from serveplane.embedded.apiserver.resources import EVENT_BUCKET
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ STATEFUL_SETS = "statefulsets.apps"
 ONLY_NEW = frozenset({"priorityclasses.scheduling.k8s.io"})
 """Kinds of which an update is asked only what it changed."""
 _RBAC = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
-TWICE = frozenset({*(f"{plural}.rbac.authorization.k8s.io" for plural in _RBAC), "persistentvolumes", "networkpolicies.networking.k8s.io"})
+_ROLES = frozenset(f"{plural}.rbac.authorization.k8s.io" for plural in _RBAC)
+TWICE = _ROLES | {"persistentvolumes", "persistentvolumeclaims", "networkpolicies.networking.k8s.io"}
 """Kinds that the real server looks at twice in an update, and says so twice."""
 
 
@@ -31,14 +33,26 @@ def problems(core: "Core", write: "Write") -> Iterator[Cause]:
         yield from checks.problems(write.value, write.live)
         return
     if write.subresource in UNRULED_SUBRESOURCES:
+        yield from _status_problems(write)
         return
     struct = codec.struct_for(resource.group, resource.version, resource.kind)
     if struct is not None and not (write.live and resource.bucket in ONLY_NEW):
         value = _with_claims(write.value) if resource.bucket == STATEFUL_SETS else write.value
         found = list(_walk(struct.name, value, ""))
         yield from found * (2 if write.live and resource.bucket in TWICE else 1)
-    if write.live:
+    if resource.bucket == EVENT_BUCKET and resource.group:
+        yield from event_rules.changed_modern_event(write.value, write.live) if write.live else event_rules.new_modern_event(write.value)
+    elif write.live:
         yield from immutable.problems(resource.bucket, write.value, write.live)
+
+
+def _status_problems(write: "Write") -> Iterator[Cause]:
+    """Few kinds are strict about what is said in a status."""
+    if write.subresource != "status":
+        return
+    yield from storage_rules.status_problems(write.resource.bucket, write.value)
+    if write.resource.bucket == "resourcequotas":
+        yield from limit_rules.quota_status(write.value.get("status") or {})
 
 
 def _with_claims(value: Json) -> Json:
