@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, given, note, seed, settings
 
 from tests.counts import COUNTS, SEED
 from tests.embedded.conftest import DEFINITIONS, install
-from tests.embedded.generated.kinds import GADGET, KINDS
+from tests.embedded.generated.gadget import GADGET
+from tests.embedded.generated.kinds import KINDS
 from tests.embedded.generated.operations import Operation, runs
 from tests.embedded.generated.playing import Run
 from tests.embedded.servers import Api, Embedded
@@ -84,8 +85,8 @@ def _play(ours: Api, real: Api, operations: list[Operation]) -> None:
     for api in (ours, real):
         assert api.call("POST", "/api/v1/namespaces", {"metadata": {"name": space}}).status == 201
         api.call("POST", f"/api/v1/namespaces/{space}/serviceaccounts", {"metadata": {"name": "default"}})
-    touched = {operation.kind.plural for operation in operations}
-    run = Run(ours, real, space, [kind for kind in KINDS if kind.plural in touched])
+    touched = {(operation.kind.api, operation.kind.plural) for operation in operations}
+    run = Run(ours, real, space, [kind for kind in KINDS if (kind.api, kind.plural) in touched])
     for number, operation in enumerate(operations):
         PLAYED[operation.verb] = PLAYED.get(operation.verb, 0) + 1
         found = run.play(operation)

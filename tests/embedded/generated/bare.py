@@ -1,7 +1,7 @@
 """The embedded server without the loops that are the controller manager's beside a real one.
 
 The real server of these tests runs without a controller manager: nobody collects garbage there, empties a namespace or takes the protection
-off a volume. So nobody does here either, and what the two API servers do by themselves can be compared event by event.
+off a volume or counts what is used. So nobody does here either, and what the two API servers do by themselves can be compared event by event.
 """
 
 import sys
@@ -11,6 +11,7 @@ from serveplane.embedded.apiserver.auth.aggregation import Aggregation
 from serveplane.embedded.apiserver.gc import GarbageCollector
 from serveplane.embedded.apiserver.namespaces import NamespaceController
 from serveplane.embedded.apiserver.protection import Protection
+from serveplane.embedded.apiserver.quotas import Quotas
 
 
 async def _nothing(self: object) -> None:
@@ -18,6 +19,6 @@ async def _nothing(self: object) -> None:
 
 
 if __name__ == "__main__":
-    for loop in (Aggregation, GarbageCollector, NamespaceController, Protection):
+    for loop in (Aggregation, GarbageCollector, NamespaceController, Protection, Quotas):
         loop.drain = _nothing  # type: ignore[method-assign, assignment]
     program.main(sys.argv[1:])

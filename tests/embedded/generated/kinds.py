@@ -6,8 +6,31 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-Json = dict[str, Any]
-Values = SearchStrategy[Any]
+from tests.embedded.generated.events import event_body, newer_event_body
+from tests.embedded.generated.limits import hard_amounts, limits_spec, quota_spec
+from tests.embedded.generated.pods import finished, job_spec, pod_spec, workload
+from tests.embedded.generated.storage import (
+    claim_spec,
+    claim_status,
+    simple_claim,
+    simple_volume,
+    volume_spec,
+    volume_status,
+)
+from tests.embedded.generated.values import (
+    KEYS,
+    Json,
+    Values,
+    counts,
+    labels,
+    members,
+    odd_counts,
+    one,
+    rarely,
+    selector_terms,
+    some,
+    texts,
+)
 
 
 @dataclass(frozen=True)
@@ -31,157 +54,6 @@ class Kind:
         """Objects outside of namespaces carry the run in their name, so that runs do not meet."""
         return short if self.namespaced else f"{space}-{short}"
 
-
-def some(required: dict[str, Values] | None = None, **optional: Values) -> SearchStrategy[Json]:
-    """An object with these members, and any of those."""
-    return st.fixed_dictionaries(required or {}, optional=optional)
-
-
-def one(*values: Any) -> Values:
-    return st.sampled_from(values)
-
-
-def rarely(usual: Values, odd: Values) -> Values:
-    """One in eight is odd."""
-    return st.integers(0, 7).flatmap(lambda number: odd if number == 7 else usual)
-
-
-def members(key: str, names: tuple[str, ...], least: int = 0, **fields: Values) -> Values:
-    """A list of objects told apart by a key."""
-    return st.lists(
-        some({key: st.sampled_from(names)}, **fields), min_size=least, max_size=3, unique_by=lambda item: item[key]
-    )
-
-
-KEYS = ("k", "l", "m")
-texts = one("", "0", "1", "two words")
-labels = st.dictionaries(one(*KEYS), one("x", "y", ""), max_size=3)
-odd_labels = rarely(labels, one({"bad key!": "x"}, {"k": "not valid!"}, {"k": "v" * 64}, {"k": None}))
-counts = one(0, 1, 2, 5)
-odd_counts = rarely(counts, one(-1, "x", 1.5, None, 2**40))
-small_amounts = some(cpu=one("100m", "0.5", 1, "2"), memory=one("1Gi", "1024Mi", "128974848", "1e3"))
-amounts = rarely(small_amounts, one({"cpu": "-1"}, {"cpu": "x"}, {"memory": {}}, {"example.com/gpu": "1.5"}))
-selector_terms = some(
-    matchLabels=labels,
-    matchExpressions=st.lists(
-        some(
-            {"key": one(*KEYS), "operator": rarely(one("In", "NotIn"), one("Exists", "Like"))},
-            values=st.lists(one("x", "y"), max_size=2),
-        ),
-        max_size=2,
-    ),
-)
-
-# --- pods
-
-probes = some(
-    httpGet=rarely(
-        some({"port": one(80, "http")}, path=one("/", "/x"), scheme=one("HTTP", "HTTPS")),
-        one({"port": 0}, {"port": "bad name"}, {}),
-    ),
-    initialDelaySeconds=odd_counts,
-    periodSeconds=counts,
-)
-environment = members(
-    "name",
-    ("A", "B", "C"),
-    value=texts,
-    valueFrom=one({"fieldRef": {"fieldPath": "metadata.name"}}, {"secretKeyRef": {"name": "s", "key": "k"}}),
-)
-ports = members(
-    "containerPort", (80, 81, 70000), name=one("http", "grpc", "Bad Name"), protocol=one("TCP", "UDP", "XYZ")
-)  # type: ignore[arg-type]
-containers = members(
-    "name",
-    ("c", "d"),
-    least=1,
-    image=one("nginx", "nginx:1", "host:5000/x@sha256:0"),
-    env=environment,
-    ports=rarely(members("containerPort", (80, 81), name=one("http", "grpc")), ports),  # type: ignore[arg-type]
-    resources=some(limits=amounts, requests=small_amounts),
-    readinessProbe=probes,
-    imagePullPolicy=rarely(one("Always", "IfNotPresent"), one("Sometimes")),
-    volumeMounts=members("mountPath", ("/v", "/w"), name=one("v", "w")),
-    securityContext=some(runAsUser=one(0, 1000, -1), runAsNonRoot=st.booleans(), readOnlyRootFilesystem=st.booleans()),
-    command=st.lists(texts, max_size=2),
-    lifecycle=one({"preStop": {"exec": {"command": ["x"]}}}, {"preStop": {}}),
-)
-volumes = st.lists(
-    one(
-        {"name": "v"},
-        {"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1.5Gi"}},
-        {"name": "w", "configMap": {"name": "a", "items": [{"key": "k", "path": "p"}]}},
-        {"name": "w", "secret": {"secretName": "s", "defaultMode": 256}},
-    ),
-    max_size=2,
-    unique_by=lambda volume: volume["name"],
-)
-templates_spec = some(
-    {"containers": containers},
-    volumes=st.one_of(st.just([{"name": "v"}, {"name": "w", "emptyDir": {}}]), volumes),
-    initContainers=members("name", ("i", "c"), image=one("busybox"), restartPolicy=one("Always", "Never")),
-    nodeSelector=labels,
-    hostNetwork=st.booleans(),
-    terminationGracePeriodSeconds=odd_counts,
-    dnsPolicy=rarely(one("Default", "ClusterFirst"), one("Nope")),
-    tolerations=st.lists(
-        some(
-            key=one("k"),
-            operator=one("Exists", "Equal"),
-            effect=one("NoExecute", "NoSchedule", "Bad"),
-            tolerationSeconds=one(5),
-        ),
-        max_size=2,
-    ),
-    serviceAccountName=one("default"),
-    affinity=one(
-        {"nodeAffinity": {}},
-        {
-            "podAntiAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 1, "podAffinityTerm": {"topologyKey": "t", "labelSelector": {}}}
-                ]
-            }
-        },
-    ),
-)
-simple_pod = some({"containers": members("name", ("c", "d"), least=1, image=one("nginx:1", "x"), env=environment)})
-pod_spec = st.one_of(simple_pod, simple_pod.map(lambda spec: {**spec, "nodeName": "somewhere"}), templates_spec)
-
-
-def workload(**spec: Values) -> SearchStrategy[Json]:
-    """Selector and template agree, most of the time."""
-    template = some(
-        {
-            "metadata": rarely(
-                st.just({"labels": {"app": "a"}}), one({"labels": {"app": "b"}}, {"labels": {"app": "a", "k": "x"}})
-            ),
-            "spec": st.one_of(simple_pod, templates_spec),
-        }
-    )
-    chosen = rarely(st.just({"matchLabels": {"app": "a"}}), some(matchLabels=labels))
-    return some({"spec": some({"selector": chosen, "template": template}, **spec)})
-
-
-finished = some(
-    replicas=counts,
-    readyReplicas=odd_counts,
-    observedGeneration=one(1, 2),
-    conditions=members("type", ("Available", "Progressing"), status=one("True", "False"), reason=one("r")),
-)
-job_template = st.just({"spec": {"containers": [{"name": "c", "image": "x"}], "restartPolicy": "Never"}})
-job_spec = some(
-    {"template": job_template},
-    suspend=st.booleans(),
-    parallelism=odd_counts,
-    completions=counts,
-    backoffLimit=odd_counts,
-    ttlSecondsAfterFinished=counts,
-    completionMode=one("Indexed", "NonIndexed"),
-    activeDeadlineSeconds=one(0, 5),
-)
-
-# --- the rest
 
 service_ports = st.lists(
     some(
@@ -294,6 +166,11 @@ def _apps(plural: str, kind: str, **spec: Values) -> Kind:
     return Kind("/apis/apps/v1", plural, kind, workload(**spec), status=finished, scales=plural != "daemonsets")
 
 
+LIMITING = {
+    "limitranges": frozenset({"pods", "persistentvolumeclaims"}),
+    "resourcequotas": frozenset({"pods", "services", "persistentvolumeclaims"}),
+}
+"""Kinds that change what is said of others, once the real server has noticed: a story of its own, and told as one."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 KINDS = (
     _core(
@@ -561,6 +438,14 @@ KINDS = (
             ),
         ),
     ),
+    _core(
+        "persistentvolumes", "PersistentVolume", some({"spec": st.one_of(simple_volume, volume_spec)}), False, status=volume_status
+    ),
+    _core("persistentvolumeclaims", "PersistentVolumeClaim", some({"spec": st.one_of(simple_claim, claim_spec)}), status=claim_status),
+    _core("events", "Event", event_body),
+    Kind("/apis/events.k8s.io/v1", "events", "Event", newer_event_body),
+    _core("limitranges", "LimitRange", some({"spec": limits_spec})),
+    _core("resourcequotas", "ResourceQuota", some({"spec": quota_spec}), status=some(hard=hard_amounts, used=hard_amounts)),
     Kind(
         "/apis/suite.example.com/v1",
         "widgets",
@@ -571,86 +456,3 @@ KINDS = (
     ),
     Kind("/apis/suite.example.com/v1", "gadgets", "Gadget", some(spec=gadget_spec), False),
 )
-
-GADGET: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "gadgets.suite.example.com"},
-    "spec": {
-        "group": "suite.example.com",
-        "scope": "Cluster",
-        "names": {"plural": "gadgets", "kind": "Gadget"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "selectableFields": [{"jsonPath": ".spec.color"}],
-                "additionalPrinterColumns": [
-                    {"name": "Color", "type": "string", "jsonPath": ".spec.color"},
-                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                ],
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "default": {"color": "red"},
-                                "properties": {
-                                    "color": {"type": "string", "enum": ["red", "green"], "default": "green"},
-                                    "limits": {
-                                        "type": "object",
-                                        "properties": {
-                                            "cpu": {
-                                                "x-kubernetes-int-or-string": True,
-                                                "anyOf": [{"type": "integer"}, {"type": "string"}],
-                                                "pattern": "^[0-9]+$",
-                                            },
-                                            "ratio": {
-                                                "type": "number",
-                                                "exclusiveMinimum": True,
-                                                "minimum": 0,
-                                                "maximum": 1,
-                                            },
-                                        },
-                                    },
-                                    "steps": {
-                                        "type": "array",
-                                        "maxItems": 2,
-                                        "items": {
-                                            "type": "object",
-                                            "required": ["action"],
-                                            "properties": {
-                                                "action": {"type": "string"},
-                                                "seconds": {"type": "integer", "minimum": 0, "default": 3},
-                                            },
-                                        },
-                                    },
-                                    "when": {"type": "string", "format": "date-time"},
-                                    "nested": {
-                                        "type": "object",
-                                        "nullable": True,
-                                        "x-kubernetes-map-type": "atomic",
-                                        "properties": {
-                                            "deep": {
-                                                "type": "object",
-                                                "properties": {
-                                                    "value": {"type": "integer"},
-                                                    "list": {
-                                                        "type": "array",
-                                                        "items": {"type": "integer", "enum": [0, 1, 2]},
-                                                    },
-                                                },
-                                            }
-                                        },
-                                    },
-                                },
-                            }
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}

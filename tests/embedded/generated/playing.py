@@ -8,8 +8,9 @@ from typing import Any
 
 import yaml
 
-from tests.embedded.generated.kinds import Json, Kind
+from tests.embedded.generated.kinds import Kind
 from tests.embedded.generated.operations import CURRENT, STALE, Operation
+from tests.embedded.generated.values import Json
 from tests.embedded.servers import Answer, Api, differences, normal
 
 WATCH_SECONDS = 1
@@ -239,13 +240,14 @@ class Run:
     def __init__(self, ours: Api, real: Api, space: str, kinds: Sequence[Kind]) -> None:
         self.sides = (Side(ours, space), Side(real, space))
         self.kinds = kinds
+        self.space = space
         self.starts: list[dict[str, str]] = []
         for side in self.sides:
             found = {}
             for kind in kinds:
                 collection = kind.collection(space)
                 version = side.api.call("GET", collection, limit="1").value["metadata"]["resourceVersion"]
-                found[kind.plural] = side.oldest[collection] = version
+                found[collection] = side.oldest[collection] = version
             self.starts.append(found)
 
     def play(self, operation: Operation) -> list[str]:
@@ -269,7 +271,7 @@ class Run:
                 (
                     kind,
                     [
-                        threads.submit(side.events, kind, resourceVersion=start[kind.plural])
+                        threads.submit(side.events, kind, resourceVersion=start[kind.collection(self.space)])
                         for side, start in zip(self.sides, self.starts, strict=True)
                     ],
                 )
@@ -277,4 +279,4 @@ class Run:
             ]
         for kind, (ours, real) in asked:
             for line in differences(ours.result(), real.result()):
-                yield f"events of {kind.plural}{line}"
+                yield f"events of {kind.api_version} {kind.plural}{line}"
