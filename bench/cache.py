@@ -20,8 +20,9 @@ from bench.processes import resident_bytes
 
 from serveplane.kube import Client, Kind
 from serveplane.kube.informers import Informers
+from serveplane.kube.store import Item
 from serveplane.kube.transport import InProcessTransport
-from serveplane.kube.watches import is_controlled_by
+from serveplane.kube.watches import owner_keys
 
 Json = dict[str, Any]
 OWNER = Kind("serving.kserve.io/v1beta1", "InferenceService")
@@ -101,6 +102,10 @@ def resident() -> float:
     return resident_bytes(os.getpid()) / 2**20
 
 
+def is_ours(item: Item) -> bool:
+    return bool(owner_keys(item, OWNER))
+
+
 async def main(crowd: int, ours: int) -> None:
     server = Server({"configmaps": crowd, "services": crowd, "deployments": ours})
     informers = Informers(Client(InProcessTransport(server.answer)))
@@ -108,10 +113,10 @@ async def main(crowd: int, ours: int) -> None:
     async with asyncio.TaskGroup() as group:
         informers.start(group)
         for name in ("configmaps", "services"):
-            informers.informer(KINDS[name], keep=is_controlled_by(OWNER))
+            informers.informer(KINDS[name], keep=is_ours)
         await informers.synced(300)
         crowded = resident()
-        deployments = informers.informer(KINDS["deployments"], keep=is_controlled_by(OWNER))
+        deployments = informers.informer(KINDS["deployments"], keep=is_ours)
         await informers.synced(300)
         after = resident()
         kept, _, size = deployments.store.sizes()

@@ -10,10 +10,6 @@ BLOCKED_ENV = ("PYTHONPATH",)
 """Variables that would let a spec replace the server's own code."""
 
 
-def pod_containers(pod: Json) -> list[Json]:
-    return [*(pod.get("initContainers") or []), *(pod.get("containers") or [])]
-
-
 def blocked_env_problems(pod: Json, at: FieldPath, only_container: bool = False) -> Iterator[FieldError]:
     """`only_container`: `pod` holds one container that stands at `at` itself."""
     for field in ("initContainers", "containers"):

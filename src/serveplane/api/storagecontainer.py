@@ -8,7 +8,6 @@ from serveplane.api.problem import SPEC, FieldError
 from serveplane.objects import Json
 
 INIT_CONTAINER = "initContainer"
-DOWNLOAD_JOB = "localModelDownloadJob"
 
 
 class UriFormat(Model):

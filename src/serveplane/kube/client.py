@@ -276,16 +276,6 @@ class Client:
             "DELETE", resource.path(namespace or "", _named(name)), options, {}, idempotent=bool(uid)
         )
 
-    async def delete_all(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> None:
-        """DELETE of a collection."""
-        path = (await self.discovery.resource(kind)).path(namespace or "")
-        await self._write(
-            "DELETE",
-            path,
-            {"kind": "DeleteOptions", "apiVersion": "v1"},
-            {"labelSelector": labels, "fieldSelector": fields},
-        )
-
     async def close(self) -> None:
         await self.rest.transport.close()
 

@@ -3,7 +3,6 @@
 Objects themselves are plain JSON values; the few accessors here read their metadata without ever raising on a field that is absent.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from serveplane.objects import Json
@@ -80,11 +79,6 @@ def ref_of(obj: Json) -> ObjectRef:
 
 def uid_of(obj: Json) -> str:
     return str((obj.get("metadata") or {}).get("uid") or "")
-
-
-def owner_uids(obj: Json) -> Iterable[str]:
-    """The uids of all owners, the controlling one among them."""
-    return [owner["uid"] for owner in (obj.get("metadata") or {}).get("ownerReferences") or () if owner.get("uid")]
 
 
 def controller_of(obj: Json) -> Json | None:

@@ -72,25 +72,12 @@ def spec_or_metadata_changed(change: Change) -> bool:
     return _settable(change.old.meta) != _settable(change.new.meta)
 
 
-def is_controlled_by(primary: Kind) -> Keep:
-    """Whether an object's controller is of the given kind, in any version of its group."""
-
-    def keep(item: Item) -> bool:
-        return _owner_key(item, primary) is not None
-
-    return keep
-
-
 def owner_keys(item: Item, primary: Kind) -> list[Key]:
-    key = _owner_key(item, primary)
-    return [key] if key else []
-
-
-def _owner_key(item: Item, primary: Kind) -> Key | None:
+    """The object that controls this one, if it is of the given kind, in any version of its group."""
     owner = item.meta.controller
     if owner is None or owner.kind != primary.kind or Kind(owner.apiVersion, "").group != primary.group:
-        return None
-    return Key(item.meta.namespace, owner.name)
+        return []
+    return [Key(item.meta.namespace, owner.name)]
 
 
 def _settable(meta: Meta) -> tuple[object, ...]:

@@ -19,15 +19,6 @@ ListKind = Literal["atomic", "set", "map"]
 Container = Literal["object", "list", "scalar", "any"]
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """How a built-in kind is addressed."""
-
-    plural: str
-    namespaced: bool
-    subresources: tuple[str, ...]
-
-
 @dataclass(eq=False, slots=True)
 class Shape:
     """One node of a schema. Children are made on demand, so that recursive types are no trouble."""
@@ -74,10 +65,6 @@ class Shape:
     @property
     def fields(self) -> tuple[str, ...]:
         return tuple(self.source.get("properties", ()))
-
-    @property
-    def is_map(self) -> bool:
-        return "values" in self.source
 
     def key_default(self, key: str) -> Any:
         """What an absent key field of a list member counts as, e.g. a port's protocol."""
@@ -149,14 +136,6 @@ def named_type(name: str) -> Shape:
     """The shape of one of Kubernetes' own types, e.g. `core.v1.PodSpec`."""
     types: Json = _table()["types"]
     return shape_of(types[name], types)
-
-
-@cache
-def builtin_resource(api_version: str, kind: str) -> Resource | None:
-    entry = _table()["kinds"].get(f"{api_version} {kind}")
-    if not entry or "plural" not in entry:
-        return None
-    return Resource(entry["plural"], entry["namespaced"], tuple(entry["subresources"]))
 
 
 def kubernetes_types() -> Json:

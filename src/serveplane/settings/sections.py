@@ -131,10 +131,6 @@ class Ingress(Section):
     model_based_routing_header_name: str = "X-Gateway-Model-Name"
     model_based_routing_mode: str = "enabled"
 
-    @property
-    def knative_gateway_service(self) -> str:
-        return self.knative_local_gateway_service or self.local_gateway_service
-
 
 class Service(Section):
     service_cluster_ip_none: bool = msgspec.field(default=False, name="serviceClusterIPNone")

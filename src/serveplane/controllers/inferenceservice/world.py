@@ -27,8 +27,6 @@ INGRESS = Kind("networking.k8s.io/v1", "Ingress")
 
 CHILD_KINDS = (DEPLOYMENT, SERVICE, AUTOSCALER, HTTP_ROUTE, INGRESS, SCALED_OBJECT, COLLECTOR)
 """Kinds that are pruned: what an owned object of these kinds is no longer wanted for, it is deleted for."""
-OPTIONAL_KINDS = (HTTP_ROUTE, SCALED_OBJECT, COLLECTOR)
-"""Kinds of neighbours that a cluster need not have."""
 
 
 @dataclass(frozen=True, kw_only=True)

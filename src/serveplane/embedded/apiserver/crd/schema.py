@@ -14,7 +14,6 @@ from serveplane.objects import Json
 
 ABSENT: Any = object()
 """No old value to compare with."""
-MOST_PROBLEMS = 10
 META_FIELDS = ("apiVersion", "kind", "metadata")
 
 
