@@ -39,7 +39,7 @@ class Webhooks:
                 body=msgspec.json.encode(review),
                 timeout=timeout,
             )
-            data = await response.read()
+            data = await response.read(ANSWER_BYTES)
         except http.ClientTimeout:
             raise CallFailed(
                 f'Post "{_shown(config, url)}{query or "?timeout=" + f"{timeout:g}s"}": context deadline exceeded'
