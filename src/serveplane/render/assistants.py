@@ -8,6 +8,7 @@ from serveplane.objects import Json
 from serveplane.render.facts import Facts
 from serveplane.render.merging import given, with_env
 from serveplane.render.names import DEFAULT_PORT, MODEL_MOUNT
+from serveplane.render.runtimes import FailureReason, InvalidSpec
 
 Flag = tuple[str, str]
 
@@ -17,6 +18,8 @@ def assistant_containers(service: InferenceService, component: Component, predic
     art = component.implementation.spec
     if isinstance(art, ArtExplainer):
         return [_art_container(service, component, art, predictor, facts), *component.spec.containers]
+    if not component.spec.containers:      # admission refuses it, but not everything stored has passed by there
+        raise InvalidSpec(FailureReason.INVALID_PREDICTOR_SPEC, f"The {component.kind.value} has no container")
     first, *rest = component.spec.containers
     args = [*(first.get("args") or [])]
     for name, value in _flags(service, component, predictor):

@@ -171,6 +171,13 @@ def test_two_implementations_that_nobody_refused_are_told_of() -> None:
     assert told(status_of(world(raw)), "Ready")["reason"] == "InvalidPredictorSpec"
 
 
+@pytest.mark.parametrize("kind", ["transformer", "explainer"])
+def test_an_assistant_without_a_container_is_told_of(kind: str) -> None:
+    raw = iris()
+    raw["spec"][kind] = {"minReplicas": 1}
+    assert f"The {kind} has no container" in told(status_of(world(raw)), "Ready")["message"]
+
+
 def test_held_back_updates_still_follow_the_users_edits() -> None:
     ready = status_of(world(iris(disable_auto_update="true")))
     assert decide(world(iris(ready, disable_auto_update="true"))).frozen
