@@ -13,6 +13,7 @@ from serveplane.controllers.inferenceservice.decide import CA_BUNDLE_KEY, decide
 from serveplane.controllers.inferenceservice.downloads import Downloads, pods_in
 from serveplane.controllers.inferenceservice.finalizer import has_finalizer, with_finalizer, without_finalizer
 from serveplane.controllers.inferenceservice.outcome import Outcome, outcome
+from serveplane.controllers.inferenceservice.stalled import Want, stalled, try_again
 from serveplane.controllers.inferenceservice.world import (
     CHILD_KINDS,
     CONFIG_MAP,
@@ -60,7 +61,7 @@ class InferenceServices:
         self._caches = Caches(informers)
         self._engine = ApplyEngine(client, informers, report=events.event)
         self._shared: dict[ObjectRef, Json] = {}
-        self._waits: dict[Key, int] = {}
+        self._waits: dict[Key, tuple[int, float]] = {}
         self._held: dict[Key, float] = {}
         self._bundles: dict[str, Informer] = {}
         self._version: tuple[int, int] | None = None
@@ -109,7 +110,7 @@ class InferenceServices:
         await self._write_status(raw, result, plan)
         if error is not None:
             raise error
-        return self._again(key, plan, result)
+        return await self._again(key, plan, result, stalled(live.values()))
 
     def _held_back(self, key: Key, raw: Json, result: Outcome) -> timedelta | None:
         """What may wait is written only if it lasts."""
@@ -121,13 +122,18 @@ class InferenceServices:
         self._held.pop(key, None)
         return None
 
-    def _again(self, key: Key, plan: Plan, result: Outcome) -> timedelta | None:
-        """Secrets are not watched, so a missing one is asked for again, less and less often."""
-        if not isinstance(plan.failure, MissingSecret):
+    async def _again(self, key: Key, plan: Plan, result: Outcome, waiting: list[tuple[Json, Want]]) -> timedelta | None:
+        """Secrets and ServiceAccounts are not watched, so a missing one is asked for again, less and less often."""
+        if not waiting and not isinstance(plan.failure, MissingSecret):
             self._waits.pop(key, None)
             return result.look_again
-        tries = self._waits[key] = self._waits.get(key, 0) + 1
-        return min(timedelta(seconds=2 ** min(tries, 6)), LONGEST_WAIT_FOR_SECRET)
+        now, (tries, due) = self._clock.monotonic(), self._waits.get(key, (0, 0.0))
+        if now >= due:
+            if tries:
+                await try_again(self._client, waiting, self._clock)
+            tries, due = tries + 1, now + min(2.0 ** min(tries + 1, 6), LONGEST_WAIT_FOR_SECRET.total_seconds())
+            self._waits[key] = tries, due
+        return timedelta(seconds=due - now)
 
     # ---- gather
 
