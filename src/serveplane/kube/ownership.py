@@ -7,28 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from serveplane.objects import Json
-from serveplane.objects.fieldset import Fields, difference, fields_of, intersection, paths, readable, union
+from serveplane.objects.fieldset import UNTRACKED, Fields, difference, fields_of, intersection, paths, readable, union
 from serveplane.objects.schema import Shape
 
 APPLY, UPDATE = "Apply", "Update"
-# The server tracks nobody as the owner of these.
-_UNTRACKED = (
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-)
 
 
 def planned_fields(desired: Json, shape: Shape) -> Fields:
     """What a manager will own after it applied this object."""
     body = {name: value for name, value in desired.items() if name not in ("apiVersion", "kind")}
     metadata = body.get("metadata") or {}
-    body["metadata"] = {name: value for name, value in metadata.items() if name not in _UNTRACKED}
+    body["metadata"] = {name: value for name, value in metadata.items() if name not in UNTRACKED}
     if not body["metadata"]:
         del body["metadata"]
     return fields_of(body, shape)

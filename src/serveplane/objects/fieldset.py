@@ -18,6 +18,8 @@ from serveplane.objects.schema import Shape
 
 Fields = dict[str, Any]
 Path = tuple[str, ...]
+UNTRACKED = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "resourceVersion", "managedFields")
+"""Fields of `metadata` that nobody owns."""
 _SELF = "."
 _NESTED = (dict, list)
 _encode = msgspec.json.Encoder(order="sorted").encode

@@ -94,10 +94,7 @@ def _entries(resource: Resource) -> Iterable[Json]:
         "kind": resource.kind,
         "verbs": sorted(resource.verbs),
     }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
+    entry |= _other_names(resource)
     if resource.stored:
         entry["storageVersionHash"] = _hash(resource)
     yield entry
@@ -155,6 +152,11 @@ def _aggregated_group(registry: Registry, group: str, versions: list[str]) -> Js
     }
 
 
+def _other_names(resource: Resource) -> Json:
+    found = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {name: listed for name, listed in found.items() if listed}
+
+
 def _aggregated_resource(resource: Resource) -> Json:
     entry: Json = {
         "resource": resource.plural,
@@ -163,10 +165,7 @@ def _aggregated_resource(resource: Resource) -> Json:
         "singularResource": resource.singular,
         "verbs": sorted(resource.verbs),
     }
-    if resource.short_names:
-        entry["shortNames"] = list(resource.short_names)
-    if resource.categories:
-        entry["categories"] = list(resource.categories)
+    entry |= _other_names(resource)
     if resource.subresources:
         entry["subresources"] = [
             {

@@ -10,20 +10,10 @@ import msgspec
 
 from serveplane.embedded.apiserver import errors
 from serveplane.objects import Json, fieldset, serverside
-from serveplane.objects.fieldset import Fields
+from serveplane.objects.fieldset import UNTRACKED, Fields
 from serveplane.objects.schema import Shape
 
 MOST_UPDATERS = 10
-NOT_MANAGED = (
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "generation",
-    "resourceVersion",
-    "managedFields",
-)
 _IDENTITY = ("manager", "operation", "apiVersion", "subresource")
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -49,7 +39,7 @@ def bare(value: Json, reset: frozenset[str] = frozenset()) -> Json:
     out = {key: item for key, item in value.items() if key not in ("apiVersion", "kind") and key not in reset}
     metadata = value.get("metadata")
     if metadata is not None:
-        kept = {key: item for key, item in metadata.items() if key not in NOT_MANAGED}
+        kept = {key: item for key, item in metadata.items() if key not in UNTRACKED}
         if kept:
             out["metadata"] = kept
         else:
@@ -137,7 +127,7 @@ def after_apply(
 
 def _with_server_fields(merged: Json, live: Json) -> Json:
     """What nobody can own stays as it is, whatever an applier gave up around it."""
-    kept = {key: item for key, item in (live.get("metadata") or {}).items() if key in NOT_MANAGED}
+    kept = {key: item for key, item in (live.get("metadata") or {}).items() if key in UNTRACKED}
     types: Json = {key: item for key, item in live.items() if key in ("apiVersion", "kind")}
     return {**types, **merged, "metadata": {**kept, **(merged.get("metadata") or {})}}
 

@@ -10,6 +10,7 @@ import msgspec
 from serveplane import http
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.paths import Target
+from serveplane.objects import Json
 
 Body = bytes | AsyncIterator[bytes]
 OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
@@ -25,6 +26,12 @@ class User:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+    def info(self) -> Json:
+        """As reviews and webhooks are told."""
+        extra = {key: list(items) for key, items in self.extra.items()}
+        found: Json = {"username": self.name, "uid": self.uid, "groups": list(self.groups), "extra": extra}
+        return {key: item for key, item in found.items() if item}
 
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))

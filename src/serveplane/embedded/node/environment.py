@@ -101,10 +101,10 @@ def resource_value(reference: Json, pod: Json, container: Json, allocatable: Map
 def _from_source(source: Json, references: References) -> dict[str, str]:
     prefix = source.get("prefix") or ""
     if "configMapRef" in source:
-        data = _object(source["configMapRef"], references.config_maps, "configmap")
+        data = referred(source["configMapRef"], references.config_maps, "configmap")
         return {prefix + key: str(value) for key, value in (data.get("data") or {}).items() if _is_name(prefix + key)}
     if "secretRef" in source:
-        data = _object(source["secretRef"], references.secrets, "secret")
+        data = referred(source["secretRef"], references.secrets, "secret")
         return {prefix + key: decode_secret(value).decode("utf-8", "replace")
                 for key, value in (data.get("data") or {}).items() if _is_name(prefix + key)}
     return {}
@@ -127,7 +127,8 @@ def _value(entry: Json, pod: Json, container: Json, references: References, allo
     raise MissingReference(f"variable {entry['name']}: this kind of valueFrom is not supported")
 
 
-def _object(reference: Json, known: Mapping[str, Json], kind: str) -> Json:
+def referred(reference: Json, known: Mapping[str, Json], kind: str) -> Json:
+    """The object that is meant; nothing at all where it may be absent."""
     found = known.get(reference.get("name", ""))
     if found is None and not reference.get("optional"):
         raise MissingReference(f'{kind} "{reference.get("name", "")}" not found')
@@ -135,7 +136,7 @@ def _object(reference: Json, known: Mapping[str, Json], kind: str) -> Json:
 
 
 def _key(reference: Json, known: Mapping[str, Json], kind: str, read: Callable[[str], str]) -> str | None:
-    data = _object(reference, known, kind).get("data") or {}
+    data = referred(reference, known, kind).get("data") or {}
     if reference["key"] in data:
         return read(data[reference["key"]])
     if reference.get("optional"):

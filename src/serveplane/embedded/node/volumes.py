@@ -18,6 +18,7 @@ from serveplane.embedded.node.environment import (
     decode_secret,
     expand,
     field_value,
+    referred,
     resource_value,
 )
 from serveplane.objects import Json
@@ -82,12 +83,12 @@ def files_of(volume: Json, pod: Json, given: Given) -> Iterator[tuple[str, FileO
 
 def _source_files(volume: str, source: Json, mode: int, pod: Json, given: Given) -> Iterator[tuple[str, FileOf]]:
     if "configMap" in source:
-        found = _referred(source["configMap"], given.references.config_maps, "configmap")
+        found = referred(source["configMap"], given.references.config_maps, "configmap")
         binary = {key: decode_secret(text) for key, text in (found.get("binaryData") or {}).items()}
         data = {key: str(text).encode() for key, text in (found.get("data") or {}).items()} | binary
         yield from _chosen(source["configMap"], data, mode, "configmap")
     elif "secret" in source:
-        found = _referred(source["secret"], given.references.secrets, "secret")
+        found = referred(source["secret"], given.references.secrets, "secret")
         data = {key: decode_secret(text) for key, text in (found.get("data") or {}).items()}
         yield from _chosen(source["secret"], data, mode, "secret")
     elif "downwardAPI" in source:
@@ -102,13 +103,6 @@ def _source_files(volume: str, source: Json, mode: int, pod: Json, given: Given)
         yield path, FileOf(given.tokens[volume, path].encode(), 0o600)
     else:
         raise MountFailed(f'volume "{volume}": a process node cannot project {", ".join(source)}')
-
-
-def _referred(reference: Json, known: Mapping[str, Json], kind: str) -> Json:
-    found = known.get(reference.get("name", ""))
-    if found is None and not reference.get("optional"):
-        raise MissingReference(f'{kind} "{reference.get("name", "")}" not found')
-    return found or {}
 
 
 def _chosen(reference: Json, data: Mapping[str, bytes], mode: int, kind: str) -> Iterator[tuple[str, FileOf]]:

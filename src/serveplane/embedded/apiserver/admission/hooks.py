@@ -16,7 +16,6 @@ from serveplane.objects import Json, jsonpatch
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
-    from serveplane.embedded.apiserver.request import User
     from serveplane.embedded.apiserver.writing import Write
 
 GROUP = "admissionregistration.k8s.io"
@@ -159,7 +158,7 @@ class Hooks:
             "requestKind": _kind(original),
             "requestResource": _resource(original),
             "operation": operation,
-            "userInfo": user_info(write.request.user),
+            "userInfo": write.request.user.info(),
             "object": await self._seen(resource, write, write.value) if write.value else None,
             "oldObject": await self._seen(resource, write, write.live) if write.live else None,
             "dryRun": write.request.dry_run,
@@ -191,7 +190,7 @@ class Hooks:
                     "oldObject": write.live or None,
                     "request": {
                         "operation": operation,
-                        "userInfo": user_info(write.request.user),
+                        "userInfo": write.request.user.info(),
                         "dryRun": write.request.dry_run,
                         "namespace": (write.value or write.live)["metadata"].get("namespace", ""),
                         "kind": _kind(write.resource),
@@ -259,13 +258,3 @@ def _options(write: "Write", operation: str) -> Json:
     query = write.request.query
     found: Json = {name: query[name] for name in ("fieldManager", "fieldValidation") if query.get(name)}
     return found | ({"dryRun": ["All"]} if write.request.dry_run else {})
-
-
-def user_info(user: "User") -> Json:
-    found: Json = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(items) for key, items in user.extra.items()},
-    }
-    return {key: item for key, item in found.items() if item}

@@ -27,16 +27,6 @@ def _answered(value: Json, status: Json) -> Answer:
     return Answer(201, errors.encoded({**value, "status": status}))
 
 
-def _user_info(user: User) -> Json:
-    found: Json = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(items) for key, items in user.extra.items()},
-    }
-    return {key: item for key, item in found.items() if item}
-
-
 async def token_review(core: "Core", request: Request, resource: Resource) -> Answer:
     value = _review(core, request, resource)
     wanted = value["spec"].get("audiences") or [tokens.AUDIENCE]
@@ -47,11 +37,11 @@ async def token_review(core: "Core", request: Request, resource: Resource) -> An
     shared = [audience for audience in wanted if audience in verified.audiences]
     if not shared:
         return _answered(value, {"user": {}, "error": "token audiences do not match"})
-    return _answered(value, {"authenticated": True, "user": _user_info(verified.user), "audiences": shared})
+    return _answered(value, {"authenticated": True, "user": verified.user.info(), "audiences": shared})
 
 
 async def self_subject_review(core: "Core", request: Request, resource: Resource) -> Answer:
-    return _answered(_review(core, request, resource), {"userInfo": _user_info(request.user)})
+    return _answered(_review(core, request, resource), {"userInfo": request.user.info()})
 
 
 async def access_review(core: "Core", request: Request, resource: Resource) -> Answer:
