@@ -10,7 +10,7 @@ import pytest
 
 from tests.embedded.samples import WIDGET
 from tests.embedded.servers import Answer, Api, Embedded, differences, normal
-from tests.kit.testbed import Unavailable, start_testbed
+from tests.kit.plugin import running_testbed
 
 NUMBERS = itertools.count(1)
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -18,16 +18,10 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @pytest.fixture(scope="session")
 def real() -> Iterator[Api]:
-    try:
-        bed = start_testbed()
-    except Unavailable as reason:
-        pytest.skip(f"no real control plane to compare with: {reason}")
-    try:
+    with running_testbed() as bed:
         if "kube-controller-manager" in bed.processes:
             bed.stop_program("kube-controller-manager")
         yield Api("real", bed.url, bed.token, str(bed.ca))
-    finally:
-        bed.stop()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.embedded.conftest import Both
 from tests.embedded.servers import MERGE, Api, Embedded
-from tests.kit.testbed import Unavailable, start_testbed
+from tests.kit.plugin import running_testbed
 from tests.kit.waiting import soon
 
 pytestmark = pytest.mark.testbed
@@ -19,14 +19,8 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Api]:
-    try:
-        bed = start_testbed()
-    except Unavailable as reason:
-        pytest.skip(f"no real control plane to compare with: {reason}")
-    try:
+    with running_testbed() as bed:
         yield Api("real", bed.url, bed.token, str(bed.ca))
-    finally:
-        bed.stop()
 
 
 class Family:

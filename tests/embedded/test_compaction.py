@@ -12,8 +12,9 @@ import pytest
 
 from tests.embedded.conftest import Both
 from tests.embedded.servers import MERGE, Api, Embedded
+from tests.kit.plugin import running_testbed
 from tests.kit.processes import start
-from tests.kit.testbed import RequestFailed, Testbed, Unavailable, start_testbed
+from tests.kit.testbed import RequestFailed, Testbed
 from tests.kit.waiting import soon
 
 pytestmark = pytest.mark.testbed
@@ -25,17 +26,11 @@ FILLINGS, FILLING_BYTES = 40, 1_000_000
 
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Testbed]:
-    try:
-        bed = start_testbed()
-    except Unavailable as reason:
-        pytest.skip(f"no real control plane to compare with: {reason}")
-    try:
+    with running_testbed() as bed:
         if "etcd" not in bed.processes:
             pytest.skip("the etcd of a cluster that is not ours is left alone")
         bed.stop_program("kube-controller-manager")
         yield bed
-    finally:
-        bed.stop()
 
 
 def _fill(api: Api) -> None:

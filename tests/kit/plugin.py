@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,8 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def testbed(pytestconfig: pytest.Config) -> Iterator[Testbed]:
     """The control plane of this test run."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    with running_testbed(capture.global_and_fixture_disabled()) as bed:   # a cold build takes minutes: whoever waits must see why
+        yield bed
+
+
+@contextmanager
+def running_testbed(while_starting: AbstractContextManager[object] | None = None) -> Iterator[Testbed]:
+    """A control plane until the block ends; where there can be none, whoever asks is skipped."""
     try:
-        with capture.global_and_fixture_disabled():      # a cold build takes minutes: whoever waits must see why
+        with while_starting or nullcontext():
             bed = start_testbed()
     except Unavailable as reason:
         pytest.skip(f"no real control plane: {reason}")

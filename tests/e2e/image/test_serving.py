@@ -13,9 +13,9 @@ import yaml
 from serveplane.objects import Json
 from tests.kit import credentials, image
 from tests.kit.installation import NAMESPACE, PROGRAMS, Installation, Manager
-from tests.kit.plugin import run_apart
+from tests.kit.plugin import run_apart, running_testbed
 from tests.kit.processes import free_ports, start
-from tests.kit.testbed import RequestFailed, Testbed, Unavailable, start_testbed
+from tests.kit.testbed import RequestFailed, Testbed
 from tests.kit.waiting import soon
 
 pytestmark = pytest.mark.testbed
@@ -27,12 +27,8 @@ ISVCS = "/apis/serving.kserve.io/v1beta1/namespaces/default/inferenceservices"
 @pytest.fixture(scope="module")
 def bed() -> Iterator[Testbed]:
     """A control plane of its own: the webhooks of the shared one belong to another manager."""
-    try:
-        running = start_testbed()
-    except Unavailable as reason:
-        pytest.skip(f"no real control plane: {reason}")
-    yield running
-    running.stop()
+    with running_testbed() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

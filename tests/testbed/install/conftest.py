@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.plugin import NEIGHBOURS
+from tests.kit.plugin import NEIGHBOURS, running_testbed
 from tests.kit.processes import start, stop
-from tests.kit.testbed import Testbed, Unavailable, start_testbed
+from tests.kit.testbed import Testbed
 from tests.kit.waiting import soon
 
 ROOT = Path(__file__).parents[3]
@@ -19,14 +19,10 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="module")
 def empty(testbed: Testbed) -> Iterator[Testbed]:
     """A second control plane, with nothing in it. (The first is asked for so that a machine without one skips here too.)"""
-    try:
-        bed = start_testbed()
-    except Unavailable as reason:
-        pytest.skip(f"no real control plane: {reason}")
-    if bed.network is None:
-        pytest.skip("the cluster given by KUBECONFIG is not empty")
-    yield bed
-    bed.stop()
+    with running_testbed() as bed:
+        if bed.network is None:
+            pytest.skip("the cluster given by KUBECONFIG is not empty")
+        yield bed
 
 
 @pytest.fixture(scope="module")
