@@ -23,6 +23,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.processes import cpu_seconds, resident_bytes
 
+from tests.kit.processes import marked
+
 ROOT = Path(__file__).resolve().parent.parent
 SERVEPLANE = [sys.executable, "-m", "serveplane.cli.main"]
 STEP = re.compile(r"^\s+([0-9.]+) s  (.*)$", re.MULTILINE)
@@ -114,24 +116,12 @@ def wait_for(check: "object", process: subprocess.Popen[bytes], pause: float = 0
 def idle_cost(data: Path, pid: int, seconds: float) -> dict[str, float]:
     """Processor time and memory of all processes of the cluster while nothing happens."""
     time.sleep(5)
-    members = [pid, *marked(data)]
+    members = [pid, *marked(data / "node")]
     before = cpu_seconds(*members)
     time.sleep(seconds)
     used = cpu_seconds(*members) - before
     return {"idle: processor, % of a core": 100 * used / seconds,
             "idle: RSS of the whole system, MB": resident_bytes(*members) / 2**20}
-
-
-def marked(data: Path) -> list[int]:
-    mark = f"SERVEPLANE_NODE_MARK={data.resolve() / 'node'}".encode()
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in _environ(entry)]
-
-
-def _environ(entry: Path) -> list[bytes]:
-    try:
-        return entry.joinpath("environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 # ---- the gateway against an aiohttp proxy

@@ -47,5 +47,18 @@ def _signal_group(leader: int, wish: signal.Signals) -> None:
         os.killpg(leader, wish)
 
 
+def marked(folder: Path) -> list[int]:
+    """Every process that belongs to the node with this folder, by the mark in its environment."""
+    mark = f"SERVEPLANE_NODE_MARK={folder.resolve()}".encode()
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and mark in _environment(entry)]
+
+
+def _environment(entry: Path) -> list[bytes]:
+    try:
+        return entry.joinpath("environ").read_bytes().split(b"\0")
+    except OSError:   # it has just ended, or is not ours
+        return []
+
+
 def tail(log: Path, lines: int = 15) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else "(no output)"

@@ -13,6 +13,8 @@ from typing import Any
 import requests
 import yaml
 
+from tests.kit.processes import marked
+
 Json = dict[str, Any]
 SERVEPLANE = [sys.executable, "-m", "serveplane.cli.main"]
 PATIENCE = 150.0
@@ -69,16 +71,7 @@ class OneMachine:
 
     def processes(self) -> list[int]:
         """Every process that carries this cluster's mark."""
-        mark = f"SERVEPLANE_NODE_MARK={self.data.resolve() / 'node'}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    if mark in entry.joinpath("environ").read_bytes().split(b"\0"):
-                        found.append(int(entry.name))
-                except OSError:
-                    continue
-        return found
+        return marked(self.data / "node")
 
     # ---- talking to it
 

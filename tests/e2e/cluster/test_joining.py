@@ -1,5 +1,4 @@
 """The node speaks the Kubernetes API only, so it joins a real kube-apiserver, and the real controllers and scheduler use it."""
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kit.api import Api
+from tests.kit.processes import marked
 from tests.kit.testbed import Testbed
 from tests.kit.waiting import eventually
 from tests.kit.world.rules import OFF
@@ -54,24 +54,11 @@ async def test_a_real_cluster_runs_pods_on_it(testbed: Testbed, api: Api, namesp
         there = await api.list("v1", "Pod", namespace)
         assert {pod["spec"]["nodeName"] for pod in there} == {"process-node"}
         assert len({pod["status"]["podIP"] for pod in there}) == 2
-        assert len(_processes(tmp_path / "node")) >= 2
+        assert len(marked(tmp_path / "node")) >= 2
         await api.delete(deployment)
 
         async def gone() -> bool:
             return not await api.list("v1", "Pod", namespace)
         await eventually(gone, 150)
-    assert _processes(tmp_path / "node") == []
+    assert marked(tmp_path / "node") == []
     await api.delete({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "process-node"}})
-
-
-def _processes(folder: Path) -> list[int]:
-    mark = f"SERVEPLANE_NODE_MARK={folder.resolve()}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if mark in entry.joinpath("environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
