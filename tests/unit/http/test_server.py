@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serveplane.http import LOOPBACK_HOSTS, Limits, Request, Response, StatusError, Tunnel, Upgrade
+from serveplane.http import LOOPBACK_HOSTS, Handler, Limits, Request, Response, StatusError, Tunnel, Upgrade
 from serveplane.http.accesslog import AccessLog
 from tests.unit.http.wires import echo, eventually, reset, serving, wire
 
@@ -314,9 +314,8 @@ async def test_an_upgrade_hands_the_raw_bytes_over() -> None:
         await eventually(lambda: server.connections == 0)
 
 
-async def test_the_loss_of_a_tunnel_ends_whoever_runs_it() -> None:
-    ended = asyncio.Event()
-
+def waiting_tunnel(ended: asyncio.Event) -> Handler:
+    """Switches protocols, and then waits until it is told to stop."""
     async def wait(_: Tunnel) -> None:
         try:
             await asyncio.Event().wait()
@@ -325,6 +324,12 @@ async def test_the_loss_of_a_tunnel_ends_whoever_runs_it() -> None:
 
     async def handler(_: Request) -> Response:
         return Upgrade(wait, [("Upgrade", "x")])
+    return handler
+
+
+async def test_the_loss_of_a_tunnel_ends_whoever_runs_it() -> None:
+    ended = asyncio.Event()
+    handler = waiting_tunnel(ended)
     async with serving(handler, limits=Limits(linger_seconds=0.1)) as server, wire(server) as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
         await client.head()
@@ -335,15 +340,7 @@ async def test_the_loss_of_a_tunnel_ends_whoever_runs_it() -> None:
 
 async def test_closing_the_server_ends_tunnels_at_once() -> None:
     ended = asyncio.Event()
-
-    async def wait(_: Tunnel) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    async def handler(_: Request) -> Response:
-        return Upgrade(wait, [("Upgrade", "x")])
+    handler = waiting_tunnel(ended)
     async with serving(handler) as server, wire(server) as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
         await client.head()
