@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from serveplane.embedded.apiserver import body, errors, managed, patching
+from serveplane.embedded.apiserver.printing.column import selector_text
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -46,31 +47,11 @@ def scale_of(resource: Resource, value: Json) -> Json:
     told = (
         _read(value, selector)
         if selector
-        else _selector_text(value["spec"].get("selector") if resource.custom is None else None)
+        else selector_text(value["spec"].get("selector") if resource.custom is None else None)
     )
     if told:
         status["selector"] = told
     return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
-
-
-def _selector_text(selector: Json | None) -> str:
-    """A selector as text, keys in order."""
-    if not selector:
-        return ""
-    exact = selector.get("matchLabels", {} if "matchExpressions" in selector else selector)
-    parts = [(key, f"{key}={value}") for key, value in exact.items()]
-    for one in (
-        selector.get("matchExpressions") or () if "matchLabels" in selector or "matchExpressions" in selector else ()
-    ):
-        listed = ",".join(sorted(one.get("values") or ()))
-        told = {
-            "In": f"{one['key']} in ({listed})",
-            "NotIn": f"{one['key']} notin ({listed})",
-            "Exists": one["key"],
-            "DoesNotExist": f"!{one['key']}",
-        }
-        parts.append((one["key"], told[one["operator"]]))
-    return ",".join(text for _, text in sorted(parts))
 
 
 async def scale(core: "Core", request: Request, resource: Resource) -> Answer:

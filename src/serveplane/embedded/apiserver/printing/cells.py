@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from serveplane.clock import parse_timestamp
 from serveplane.embedded.apiserver.durations import since
-from serveplane.embedded.apiserver.printing.column import NONE, Column, field, made
+from serveplane.embedded.apiserver.printing.column import NONE, Column, field, made, selector_text
 from serveplane.objects import Json
 
 
@@ -14,15 +14,16 @@ def ready_of(path: str) -> Column:
 
 
 def template(path: str, name: str) -> Callable[[Json], str]:
-    return lambda value: ",".join(one.get(name, "") for one in field(value, path) or ()) or NONE
+    return lambda value: ",".join(one.get(name, "") for one in field(value, path) or ())
 
 
 def selector(value: Json) -> str:
-    selector = field(value, "spec.selector") or {}
-    labels = (
-        selector.get("matchLabels", {}) if "matchLabels" in selector or "matchExpressions" in selector else selector
-    )
-    return ",".join(f"{key}={item}" for key, item in sorted(labels.items())) or NONE
+    return selector_text(field(value, "spec.selector")) or NONE
+
+
+def bare_selector(value: Json) -> str:
+    """Deployments say nothing where others say so."""
+    return selector_text(field(value, "spec.selector"))
 
 
 PODS_OF = "spec.template.spec.containers"
@@ -34,16 +35,13 @@ WIDE = (
 
 
 def job_state(value: Json) -> str:
-    for condition in field(value, "status.conditions") or ():
-        if condition["status"] == "True" and condition["type"] in (
-            "Complete",
-            "Failed",
-            "Suspended",
-            "FailureTarget",
-            "SuccessCriteriaMet",
-        ):
-            return str(condition["type"])
-    return "Terminating" if value["metadata"].get("deletionTimestamp") else "Running"
+    true = {one["type"] for one in field(value, "status.conditions") or () if one["status"] == "True"}
+    for word in ("Complete", "Failed"):
+        if word in true:
+            return word
+    if value["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return next((word for word in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if word in true), "Running")
 
 
 def job_completions(value: Json) -> str:
@@ -67,12 +65,17 @@ def job_duration(value: Json, now: datetime.datetime) -> str:
 
 def external_address(value: Json) -> str:
     spec = value.get("spec") or {}
-    if spec.get("type") == "LoadBalancer":
-        found = [one.get("ip") or one.get("hostname") for one in field(value, "status.loadBalancer.ingress") or ()]
-        return ",".join([*found, *(spec.get("externalIPs") or ())]) or "<pending>"
     if spec.get("type") == "ExternalName":
         return str(spec.get("externalName", ""))
-    return ",".join(spec.get("externalIPs") or ()) or NONE
+    outside = spec.get("externalIPs") or []
+    if spec.get("type") == "LoadBalancer":
+        return ",".join([*filter(None, [balancer_address(value)]), *outside]) or "<pending>"
+    return ",".join(outside) or NONE
+
+
+def balancer_address(value: Json) -> str:
+    listed = field(value, "status.loadBalancer.ingress") or ()
+    return ",".join(sorted({one.get("ip") or one.get("hostname") for one in listed} - {None, ""}))
 
 
 def service_ports(value: Json) -> str:
@@ -85,35 +88,47 @@ def service_ports(value: Json) -> str:
 
 def endpoints(value: Json) -> str:
     found = [
-        f"{address['ip']}:{port['port']}"
+        _joined(address["ip"], port.get("port")) if port else address["ip"]
         for subset in value.get("subsets") or ()
-        for port in subset.get("ports") or ()
+        for port in subset.get("ports") or [None]
         for address in subset.get("addresses") or ()
     ]
-    return shortened(found)
+    return shortened(found, NONE if not value.get("subsets") else "")
 
 
-def shortened(found: list[str]) -> str:
-    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or NONE
+def _joined(address: str, port: object) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def shortened(found: list[str], empty: str) -> str:
+    return ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "") or empty
 
 
 def slice_endpoints(value: Json) -> str:
-    return shortened([address for one in value.get("endpoints") or () for address in one["addresses"]])
+    return shortened([address for one in value.get("endpoints") or () for address in one["addresses"]], "<unset>")
 
 
 def slice_ports(value: Json) -> str:
-    return ",".join(str(port.get("port") or "*") for port in value.get("ports") or ()) or "<unset>"
+    listed = value.get("ports") or ()
+    return shortened([str(port.get("port", port.get("name", "*"))) for port in listed], "<unset>")
 
 
 def hosts(value: Json) -> str:
-    found = [rule["host"] for rule in field(value, "spec.rules") or () if rule.get("host")]
-    return shortened(found) if found else "*"
+    """Three at most; how many are left out is counted by rules, as the real server does."""
+    rules = field(value, "spec.rules") or []
+    found = [rule["host"] for rule in rules if rule.get("host")]
+    if not found:
+        return "*"
+    full = next((place for place, _ in enumerate(rules) if sum(bool(rule.get("host")) for rule in rules[:place]) == 3), None)
+    return ",".join(found[:3]) + (f" + {len(rules) - 3} more..." if full is not None else "")
 
 
-def ingress_address(value: Json) -> str:
-    return ",".join(
-        one.get("ip") or one.get("hostname") or "" for one in field(value, "status.loadBalancer.ingress") or ()
-    )
+def parameters(value: Json) -> str:
+    found = field(value, "spec.parameters")
+    if found is None:
+        return NONE
+    kind = f"{found['kind']}.{found['apiGroup']}" if found.get("apiGroup") is not None else found["kind"]
+    return f"{kind}/{found['name']}"
 
 
 # --- nodes, storage, autoscaling, events, rights
@@ -127,7 +142,8 @@ def node_status(value: Json) -> str:
 
 def node_roles(value: Json) -> str:
     prefix, labels = "node-role.kubernetes.io/", value["metadata"].get("labels") or {}
-    return ",".join(sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))) or NONE
+    found = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)} | {labels.get("kubernetes.io/role", "")}
+    return ",".join(sorted(found - {""})) or NONE
 
 
 def node_address(kind: str) -> Callable[[Json], str]:
@@ -136,60 +152,9 @@ def node_address(kind: str) -> Callable[[Json], str]:
     )
 
 
-MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-
-
-def modes(path: str) -> Callable[[Json], str]:
-    return lambda value: ",".join(MODES.get(mode, mode) for mode in field(value, path) or ())
-
-
-def claim(value: Json) -> str:
-    reference = field(value, "spec.claimRef")
-    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
-
-
 def scale_target(value: Json) -> str:
     reference = field(value, "spec.scaleTargetRef") or {}
     return f"{reference.get('kind')}/{reference.get('name')}"
-
-
-def metrics(value: Json) -> str:
-    shown = []
-    for index, metric in enumerate(field(value, "spec.metrics") or ()):
-        inner = metric.get("resource") or metric.get("containerResource") or {}
-        target = inner.get("target") or {}
-        now = ((field(value, "status.currentMetrics") or [])[index:] or [{}])[0]
-        used = field(now, "resource.current.averageUtilization")
-        if "averageUtilization" in target:
-            shown.append(
-                f"{inner.get('name')}: {'<unknown>' if used is None else f'{used}%'}/{target['averageUtilization']}%"
-            )
-        else:
-            wanted = (
-                target.get("averageValue")
-                or target.get("value")
-                or field(metric, "external.target.averageValue")
-                or "<auto>"
-            )
-            shown.append(f"<unknown>/{wanted}")
-    return ", ".join(shown) or NONE
-
-
-def event_object(value: Json) -> str:
-    about = value.get("involvedObject") or value.get("regarding") or {}
-    return f"{about.get('kind', '').lower()}/{about.get('name', '')}"
-
-
-def event_seen(value: Json, now: datetime.datetime) -> str:
-    series = field(value, "series.lastObservedTime")
-    return since(
-        series
-        or value.get("lastTimestamp")
-        or value.get("deprecatedLastTimestamp")
-        or value.get("eventTime")
-        or value["metadata"].get("creationTimestamp"),
-        now,
-    )
 
 
 def role_ref(value: Json) -> str:
@@ -216,3 +181,39 @@ def default(annotation: str) -> Column:
 
 def marked(value: Json, annotation: str) -> bool:
     return (value["metadata"].get("annotations") or {}).get(annotation) == "true"
+
+
+# --- limits, revisions, policies
+
+
+def used(value: Json, limits: bool) -> str:
+    """What of a quota is used, limits and all else apart."""
+    hard, found = field(value, "status.hard") or {}, field(value, "status.used") or {}
+    names = [name for name in sorted(hard) if name.startswith("limits.") == limits]
+    return ", ".join(f"{name}: {found.get(name, '0')}/{hard[name]}" for name in names)
+
+
+def controller(value: Json) -> str:
+    owner = next((one for one in value["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    if owner is None:
+        return NONE
+    group = owner["apiVersion"].rpartition("/")[0]
+    return f"{owner['kind'].lower()}{'.' + group if group else ''}/{owner['name']}"
+
+
+def parameter_kind(value: Json) -> str:
+    found = field(value, "spec.paramKind")
+    return f"{found.get('apiVersion', '')}/{found.get('kind', '')}" if found else "<unset>"
+
+
+def parameter_reference(value: Json) -> str:
+    found = field(value, "spec.paramRef") or {}
+    return f"{found.get('namespace') or '*'}/{found['name']}" if found.get("name") else "<unset>"
+
+
+def parent(value: Json) -> str:
+    found = field(value, "spec.parentRef")
+    if not found:
+        return NONE
+    kind = f"{found['resource']}.{found['group']}" if found.get("group") else found.get("resource", "")
+    return "/".join(filter(None, [kind.lower(), found.get("namespace"), found.get("name", "")]))

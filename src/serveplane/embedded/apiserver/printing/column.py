@@ -37,6 +37,27 @@ def field(value: Any, path: str) -> Any:
     return value
 
 
+def labels_text(labels: Json | None) -> str:
+    return ",".join(f"{key}={item}" for key, item in sorted((labels or {}).items())) or NONE
+
+
+def selector_text(selector: Json | None) -> str:
+    """A selector as text, keys in order; a plain map of labels is one, too.
+
+    >>> selector_text({"matchLabels": {"b": "1"}, "matchExpressions": [{"key": "a", "operator": "In", "values": ["y", "x"]}]})
+    'a in (x,y),b=1'
+    """
+    if not selector:
+        return ""
+    whole = "matchLabels" in selector or "matchExpressions" in selector
+    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {} if whole else selector).items()]
+    for one in selector.get("matchExpressions") or () if whole else ():
+        listed = ",".join(sorted(one.get("values") or ()))
+        told = {"In": f"{one['key']} in ({listed})", "NotIn": f"{one['key']} notin ({listed})", "DoesNotExist": f"!{one['key']}"}
+        parts.append((one["key"], told.get(one["operator"], one["key"])))
+    return ",".join(text for _, text in sorted(parts))
+
+
 def text(name: str, path: str, priority: int = 0, empty: str = NONE) -> Column:
     def cell(value: Json, now: datetime.datetime) -> Any:
         found = field(value, path)
@@ -52,6 +73,10 @@ def number(name: str, path: str, kind: str = "integer") -> Column:
 def count(name: str, path: str, kind: str = "string") -> Column:
     """How many entries a map or list has."""
     return Column(name, lambda value, now: len(field(value, path) or ()), kind)
+
+
+def flag(name: str, path: str) -> Column:
+    return Column(name, lambda value, now: bool(field(value, path)), "boolean")
 
 
 def age(path: str = "metadata.creationTimestamp", name: str = "Age", priority: int = 0) -> Column:

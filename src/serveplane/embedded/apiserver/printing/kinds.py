@@ -1,25 +1,29 @@
 """The columns of Kubernetes' own kinds."""
 
 from serveplane.embedded.apiserver.durations import since
-from serveplane.embedded.apiserver.printing import cells, pods
+from serveplane.embedded.apiserver.printing import cells, events, pods, storage
 from serveplane.embedded.apiserver.printing.column import (
     AGE,
     NAME,
     NONE,
     Column,
-    age,
     columns,
     count,
     field,
+    flag,
+    labels_text,
     made,
     number,
+    selector_text,
     text,
 )
+from serveplane.embedded.apiserver.printing.metrics import metrics
 
 SUBJECTS = tuple(
     made(name, cells.subjects(kind), 1)
     for name, kind in (("Users", "User"), ("Groups", "Group"), ("ServiceAccounts", "ServiceAccount"))
 )
+CRON_PODS = "spec.jobTemplate.spec.template.spec.containers"
 KINDS: dict[str, tuple[Column, ...]] = {
     "pods": columns(
         NAME,
@@ -38,7 +42,8 @@ KINDS: dict[str, tuple[Column, ...]] = {
         number("Up-to-date", "status.updatedReplicas", "string"),
         number("Available", "status.availableReplicas", "string"),
         AGE,
-        cells.WIDE,
+        cells.WIDE[:2],
+        made("Selector", cells.bare_selector, 1),
     ),
     "replicasets.apps": columns(
         NAME,
@@ -56,13 +61,7 @@ KINDS: dict[str, tuple[Column, ...]] = {
         number("Ready", "status.numberReady"),
         number("Up-to-date", "status.updatedNumberScheduled"),
         number("Available", "status.numberAvailable"),
-        made(
-            "Node Selector",
-            lambda v: (
-                ",".join(f"{k}={i}" for k, i in sorted((field(v, "spec.template.spec.nodeSelector") or {}).items()))
-                or NONE
-            ),
-        ),
+        made("Node Selector", lambda v: labels_text(field(v, "spec.template.spec.nodeSelector"))),
         AGE,
         cells.WIDE,
     ),
@@ -93,6 +92,15 @@ KINDS: dict[str, tuple[Column, ...]] = {
             lambda v, n: since(field(v, "status.lastScheduleTime"), n) if field(v, "status.lastScheduleTime") else NONE,
         ),
         AGE,
+        made("Containers", cells.template(CRON_PODS, "name"), 1),
+        made("Images", cells.template(CRON_PODS, "image"), 1),
+        made("Selector", lambda v: selector_text(field(v, "spec.jobTemplate.spec.selector")) or NONE, 1),
+    ),
+    "podtemplates": columns(
+        NAME,
+        made("Containers", cells.template("template.spec.containers", "name")),
+        made("Images", cells.template("template.spec.containers", "image")),
+        made("Pod Labels", lambda v: labels_text(field(v, "template.metadata.labels"))),
     ),
     "services": columns(
         NAME,
@@ -115,22 +123,16 @@ KINDS: dict[str, tuple[Column, ...]] = {
         NAME,
         text("Class", "spec.ingressClassName"),
         made("Hosts", cells.hosts),
-        made("Address", cells.ingress_address),
+        made("Address", cells.balancer_address),
         made("Ports", lambda v: "80, 443" if field(v, "spec.tls") else "80"),
         AGE,
     ),
     "ingressclasses.networking.k8s.io": columns(
-        NAME, text("Controller", "spec.controller"), made("Parameters", lambda v: NONE), AGE
+        NAME, text("Controller", "spec.controller"), made("Parameters", cells.parameters), AGE
     ),
     "networkpolicies.networking.k8s.io": columns(
         NAME,
-        made(
-            "Pod-Selector",
-            lambda v: (
-                ",".join(f"{k}={i}" for k, i in sorted((field(v, "spec.podSelector.matchLabels") or {}).items()))
-                or NONE
-            ),
-        ),
+        made("Pod-Selector", lambda v: selector_text(field(v, "spec.podSelector")) or NONE),
         AGE,
     ),
     "configmaps": columns(
@@ -153,12 +155,12 @@ KINDS: dict[str, tuple[Column, ...]] = {
     ),
     "persistentvolumes": columns(
         NAME,
-        text("Capacity", "spec.capacity.storage", empty=""),
-        made("Access Modes", cells.modes("spec.accessModes")),
+        text("Capacity", "spec.capacity.storage", empty="0"),
+        made("Access Modes", storage.volume_modes),
         text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", empty=""),
-        text("Status", "status.phase", empty=""),
-        made("Claim", cells.claim),
-        text("StorageClass", "spec.storageClassName", empty=""),
+        made("Status", storage.phase),
+        made("Claim", storage.claim),
+        made("StorageClass", storage.class_name),
         text("VolumeAttributesClass", "spec.volumeAttributesClassName", empty="<unset>"),
         text("Reason", "status.reason", empty=""),
         AGE,
@@ -166,11 +168,11 @@ KINDS: dict[str, tuple[Column, ...]] = {
     ),
     "persistentvolumeclaims": columns(
         NAME,
-        text("Status", "status.phase", empty=""),
+        made("Status", storage.phase),
         text("Volume", "spec.volumeName", empty=""),
-        text("Capacity", "status.capacity.storage", empty=""),
-        made("Access Modes", cells.modes("status.accessModes")),
-        text("StorageClass", "spec.storageClassName", empty=""),
+        made("Capacity", storage.claim_capacity),
+        made("Access Modes", storage.claim_modes),
+        made("StorageClass", storage.class_name),
         text("VolumeAttributesClass", "spec.volumeAttributesClassName", empty="<unset>"),
         AGE,
         text("VolumeMode", "spec.volumeMode", 1, "<unset>"),
@@ -186,7 +188,7 @@ KINDS: dict[str, tuple[Column, ...]] = {
     "horizontalpodautoscalers.autoscaling": columns(
         NAME,
         made("Reference", cells.scale_target),
-        made("Targets", cells.metrics),
+        made("Targets", metrics),
         text("MinPods", "spec.minReplicas", empty="<unset>"),
         number("MaxPods", "spec.maxReplicas", "string"),
         number("Replicas", "status.currentReplicas", "string"),
@@ -200,15 +202,18 @@ KINDS: dict[str, tuple[Column, ...]] = {
         AGE,
     ),
     "events": columns(
-        Column("Last Seen", cells.event_seen),
+        Column("Last Seen", events.last_seen),
         text("Type", "type", empty=""),
         text("Reason", "reason", empty=""),
-        made("Object", cells.event_object),
-        made("Message", lambda v: (v.get("message") or v.get("note") or "").strip()),
+        made("Object", events.about),
+        made("Subobject", events.part, 1),
+        made("Source", events.source, 1),
+        made("Message", events.message),
+        Column("First Seen", events.first_seen, priority=1),
+        Column("Count", events.times, priority=1),
         Column("Name", lambda v, n: v["metadata"]["name"], priority=1, format="name"),
     ),
     "leases.coordination.k8s.io": columns(NAME, text("Holder", "spec.holderIdentity", empty=""), AGE),
-    "roles.rbac.authorization.k8s.io": columns(NAME, age(name="Created At")),
     "rolebindings.rbac.authorization.k8s.io": columns(NAME, made("Role", cells.role_ref), AGE, SUBJECTS),
     "clusterrolebindings.rbac.authorization.k8s.io": columns(NAME, made("Role", cells.role_ref), AGE, SUBJECTS),
     "priorityclasses.scheduling.k8s.io": columns(
@@ -227,33 +232,45 @@ KINDS: dict[str, tuple[Column, ...]] = {
     "runtimeclasses.node.k8s.io": columns(NAME, text("Handler", "handler"), AGE),
     "resourcequotas": columns(
         NAME,
-        made(
-            "Request",
-            lambda v: ", ".join(
-                f"{k}: {(field(v, 'status.used') or {}).get(k, '0')}/{i}"
-                for k, i in sorted((field(v, "status.hard") or {}).items())
-            ),
-        ),
-        made("Limit", lambda v: ""),
+        made("Request", lambda v: cells.used(v, limits=False)),
+        made("Limit", lambda v: cells.used(v, limits=True)),
         AGE,
     ),
     "controllerrevisions.apps": columns(
         NAME,
-        made(
-            "Controller",
-            lambda v: next(
-                (
-                    f"{o['kind'].lower()}.apps/{o['name']}"
-                    for o in v["metadata"].get("ownerReferences") or ()
-                    if o.get("controller")
-                ),
-                NONE,
-            ),
-        ),
-        number("Revision", "revision"),
+        made("Controller", cells.controller),
+        number("Revision", "revision", "string"),
         AGE,
     ),
+    "csidrivers.storage.k8s.io": columns(
+        NAME,
+        flag("AttachRequired", "spec.attachRequired"),
+        flag("PodInfoOnMount", "spec.podInfoOnMount"),
+        flag("StorageCapacity", "spec.storageCapacity"),
+        made("TokenRequests", storage.audiences),
+        flag("RequiresRepublish", "spec.requiresRepublish"),
+        made("Modes", storage.lifecycles),
+        AGE,
+    ),
+    "csinodes.storage.k8s.io": columns(NAME, count("Drivers", "spec.drivers", "integer"), AGE),
+    "csistoragecapacities.storage.k8s.io": columns(
+        NAME, text("StorageClassName", "storageClassName", empty=""), text("Capacity", "capacity", empty="<unset>")
+    ),
+    "volumeattachments.storage.k8s.io": columns(
+        NAME,
+        Column("Attacher", lambda v, n: field(v, "spec.attacher") or "", format="name"),
+        text("PV", "spec.source.persistentVolumeName", empty=""),
+        text("Node", "spec.nodeName", empty=""),
+        flag("Attached", "status.attached"),
+        AGE,
+    ),
+    "volumeattributesclasses.storage.k8s.io": columns(NAME, text("DriverName", "driverName", empty=""), AGE),
+    "validatingadmissionpolicies.admissionregistration.k8s.io": columns(
+        NAME, count("Validations", "spec.validations", "integer"), made("ParamKind", cells.parameter_kind), AGE
+    ),
+    "validatingadmissionpolicybindings.admissionregistration.k8s.io": columns(
+        NAME, text("PolicyName", "spec.policyName", empty=""), made("ParamRef", cells.parameter_reference), AGE
+    ),
+    "ipaddresses.networking.k8s.io": columns(NAME, made("ParentRef", cells.parent)),
+    "servicecidrs.networking.k8s.io": columns(NAME, text("CIDRs", "spec.cidrs", empty=""), AGE),
 }
-KINDS["roles.rbac.authorization.k8s.io"] = columns(
-    NAME, Column("Created At", lambda v, n: v["metadata"].get("creationTimestamp"), "date")
-)
