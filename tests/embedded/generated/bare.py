@@ -1,7 +1,7 @@
 """The embedded server without the loops that are the controller manager's beside a real one.
 
-The real server of these tests runs without a controller manager: nobody collects garbage there, empties a namespace or takes the protection
-off a volume or counts what is used. So nobody does here either, and what the two API servers do by themselves can be compared event by event.
+The real server of these tests runs without a controller manager: nobody collects garbage there, empties a namespace, takes the protection
+off a volume or counts what is used. So nobody does here either, and what both API servers do by themselves can be compared, event by event.
 """
 
 import sys
