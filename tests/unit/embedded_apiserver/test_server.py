@@ -242,6 +242,20 @@ async def test_a_patch_flood_is_bounded(call: Caller) -> None:
     assert (await call("PATCH", f"{MAPS}/a", flood, "application/json-patch+json"))[0] == 413
 
 
+async def test_a_bookmark_never_speaks_of_what_was_not_sent(call: Caller) -> None:
+    """Whoever starts again from it would miss what was written while the first objects were on their way."""
+    await call("POST", MAPS, {"metadata": {"name": "first"}})
+    asked = "watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    _, stream = await call("GET", MAPS, query=asked)
+    assert b'"first"' in await anext(stream)
+    _, second = await call("POST", MAPS, {"metadata": {"name": "second"}})
+    bookmark = msgspec.json.decode(await anext(stream))
+    assert bookmark["type"] == "BOOKMARK"
+    assert int(bookmark["object"]["metadata"]["resourceVersion"]) < int(second["metadata"]["resourceVersion"])
+    assert b'"second"' in await anext(stream)
+    await stream.aclose()
+
+
 async def test_a_watcher_that_never_reads_costs_nothing_and_learns_it_is_late(
     call: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,6 +148,7 @@ async def test_a_batch_that_cannot_be_kept_is_taken_back() -> None:
     assert names(store) == ["kept"]
     assert store.get(BUCKET, key("kept")) is kept
     assert seen == []
+    assert store.since(BUCKET, store.cursor(BUCKET, store.version))[0] == []  # who lists now can watch from there
     log.full = False
     store.create(BUCKET, key("later"), value("later"))
     await store.acknowledged()

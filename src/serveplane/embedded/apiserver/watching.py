@@ -64,10 +64,11 @@ class Watch:
         """Initial state if asked for, then changes until the time is up, the resource goes or the reader does."""
         try:
             cursor, first = self._begin()
+            version = self._core.store.shown  # sending takes time, and what is written meanwhile is not among the first
             if first:
                 yield await self._joined([("ADDED", record) for record in first])
             if (self._initial or self._text in ("", "0")) and self._bookmarks:
-                yield self._bookmark(initial_end=True)
+                yield self._bookmark(version, initial_end=True)
             async for part in self._follow(cursor):
                 yield part
         except Expired:
@@ -95,7 +96,7 @@ class Watch:
                     yield part
                 continue
             if not await core.wait_for_change(bucket, min(left, BOOKMARK_SECONDS)) and self._bookmarks:
-                yield self._bookmark()
+                yield self._bookmark(core.store.shown)
 
     async def _parts(self, changes: list[Change]) -> Iterable[bytes]:
         if self._plain and self._chosen.all and self._chosen.namespace is None:
@@ -131,8 +132,8 @@ class Watch:
             items = await self._core.convert.many(self._resource, items)
         return b"".join(self._encode(kind, data) for (kind, _), data in zip(events, items, strict=True))
 
-    def _bookmark(self, initial_end: bool = False) -> bytes:
-        metadata: Json = {"resourceVersion": str(self._core.store.version)}
+    def _bookmark(self, version: int, initial_end: bool = False) -> bytes:
+        metadata: Json = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         if self._resource.custom is None and not initial_end:

@@ -62,6 +62,11 @@ class Store:
         if row.version > bucket.compacted:
             bucket.publish(change)
 
+    @property
+    def shown(self) -> int:
+        """The newest version up to which watchers can be told everything: what is not in the log yet comes after it."""
+        return self._pending[0].version - 1 if self._pending else self.version
+
     # --- reading
 
     def bucket(self, name: str) -> Bucket:
@@ -165,7 +170,8 @@ class Store:
     def _take_back(self, batch: list[Change]) -> None:
         for change in reversed(batch):
             self.bucket(change.bucket).undo(change)
-        self._lost.append((batch[0].version - 1, batch[-1].version + 1))
+        self.version = batch[-1].version + 1  # what there is now has a version that nobody was told in vain
+        self._lost.append((batch[0].version - 1, self.version))
 
     def _publish(self, batch: list[Change]) -> None:
         touched = {change.bucket: self._buckets[change.bucket] for change in batch}
