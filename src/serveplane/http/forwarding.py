@@ -104,6 +104,12 @@ class Forwarding(Direct):
             self._sink.answered(self.request, failure(error))
 
 
+class Unreachable(Response):
+    """Our own word that no connection came about, so that nothing of the request was used up; an origin may say 503, too."""
+
+    __slots__ = ()
+
+
 def returned(answer: ClientResponse) -> Response:
     """The origin's answer as ours: without what belongs to its connection."""
     if answer.tunnel is not None:
@@ -145,5 +151,5 @@ def failure(error: Exception) -> Response:
     if isinstance(error, ClientTimeout):
         return Response.text("the origin did not answer in time\n", 504)
     if isinstance(error, ConnectFailed):
-        return Response.text("the origin cannot be reached\n", 503)
+        return Unreachable.text("the origin cannot be reached\n", 503)
     return Response.text("the origin gave no valid answer\n", 502)

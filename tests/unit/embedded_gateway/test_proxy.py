@@ -195,6 +195,19 @@ async def test_an_endpoint_that_is_gone_is_passed_over() -> None:
             assert (await made.ask(method="POST", data=b"x"))[0] == 200
 
 
+async def test_an_endpoint_that_answers_503_was_reached() -> None:
+    asked = []
+
+    async def busy(request: Request) -> Response:
+        asked.append(request.method)
+        return Response.text("the origin cannot be reached\n", 503)   # as another gateway behind this one says it
+    async with setup(busy) as made:
+        port = made.gateway.endpoints.candidates(A, 80)[0].port
+        made.gateway.endpoints = endpoints(a=[port, port])
+        assert (await made.ask(method="POST", data=b"x"))[0] == 503
+    assert asked == ["POST"]
+
+
 async def test_a_timeout_is_504() -> None:
     async def slow(request: Request) -> Response:
         await asyncio.sleep(5)

@@ -22,7 +22,7 @@ from serveplane.embedded.gateway.rules import (
     Table,
 )
 from serveplane.http import Headers, Origin, Request, Response, Timeouts
-from serveplane.http.forwarding import Forwarding, Otherwise
+from serveplane.http.forwarding import Forwarding, Otherwise, Unreachable
 from serveplane.http.proxy import Proxy
 
 SERVING = "/serving/"
@@ -171,7 +171,7 @@ class Gateway:
         request = first.request
         answer = await self._forward(request, way, way.endpoints[0], fresh=first.fresh)
         for endpoint in way.endpoints[1:]:
-            if answer.status != 503 or not _may_repeat(request, answer):
+            if not isinstance(answer, Unreachable) or not isinstance(request.body, bytes):   # a body that streams is used up by asking
                 break
             answer = await self._forward(request, way, endpoint)
         return answer
@@ -190,11 +190,6 @@ def _timeouts(total: float | None) -> Timeouts | None:
 @lru_cache(maxsize=4096)
 def _origin(endpoint: Endpoint) -> Origin:
     return Origin("http", endpoint.host, endpoint.port)
-
-
-def _may_repeat(request: Request, answer: Response) -> bool:
-    """Only where the endpoint could not be reached at all, so nothing of the request was used up."""
-    return isinstance(request.body, bytes) and answer.body == b"the origin cannot be reached\n"
 
 
 def _asked(request: Request, host: str, path: str) -> Asked:
