@@ -4,7 +4,7 @@ Read from /proc in one pass (elsewhere from `ps`), seldom enough not to be notic
 """
 import os
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -88,11 +88,16 @@ def _from_ps() -> Iterator[tuple[int, int, Figures]]:
     listing = subprocess.run(["ps", "-axo", "pid=,pgid=,time=,rss="], capture_output=True, text=True, check=False)
     for line in listing.stdout.splitlines():
         pid, group, spent, size = line.split()
-        yield int(pid), int(group), Figures(_seconds(spent.replace("-", ":").split(":")), int(size) * 1024)
+        yield int(pid), int(group), Figures(_seconds(spent), int(size) * 1024)
 
 
-def _seconds(parts: Iterable[str]) -> float:
+def _seconds(spent: str) -> float:
+    """
+    >>> _seconds("1:02.50"), _seconds("01:00:00"), _seconds("1-01:00:00")
+    (62.5, 3600.0, 90000.0)
+    """
+    days, _, clock = spent.rpartition("-")
     total = 0.0
-    for part in parts:
+    for part in clock.split(":"):
         total = total * 60 + float(part)
-    return total
+    return total + 86400 * int(days or 0)
