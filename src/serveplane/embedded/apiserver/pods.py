@@ -135,9 +135,7 @@ async def log(core: "Core", request: Request, resource: Resource) -> Answer:
         raise errors.internal(f'Get "{url}": {error}') from None
     if response.status != 200:
         raise await nodes.refusal(response)
-    if request.flag("follow"):
-        return Answer(200, response.stream(), "text/plain")
-    return Answer(200, await response.read(), "text/plain")
+    return Answer(200, response.stream(), "text/plain")
 
 
 def chosen_container(pod: Json, asked: str) -> str:
