@@ -122,7 +122,15 @@ def warnings_of(header: str) -> list[str]:
     >>> warnings_of('299 - "spec.x is deprecated", 299 - "say \\\\"why\\\\""')
     ['spec.x is deprecated', 'say "why"']
     """
-    return [text.replace('\\"', '"').replace("\\\\", "\\") for text in _WARNING.findall(header)]
+    return [_as_sent(text).replace('\\"', '"').replace("\\\\", "\\") for text in _WARNING.findall(header)]
+
+
+def _as_sent(text: str) -> str:
+    """Servers write these in UTF-8, which a header's Latin-1 garbles; what never went over a wire is as it was."""
+    try:
+        return text.encode("latin-1").decode()
+    except UnicodeError:
+        return text
 
 
 def _error(call: Call, reply: Reply, body: bytes) -> ApiError:

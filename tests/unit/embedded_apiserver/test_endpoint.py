@@ -8,6 +8,9 @@ import pytest
 from serveplane.embedded.apiserver.pki import Authority
 from serveplane.embedded.testing import api_server
 from serveplane.http import Client
+from serveplane.kube.client import Client as KubeClient
+from serveplane.kube.config import load_config
+from serveplane.kube.http_transport import HttpTransport
 from serveplane.kube.keypairs import is_signed_by
 
 
@@ -36,3 +39,18 @@ def test_a_pair_of_which_one_file_is_missing_is_made_anew(tmp_path: Path, missin
     (tmp_path / missing).unlink()
     again = Authority(tmp_path)
     assert is_signed_by(again.issue("server", "localhost", server=True).certificate.read_bytes(), again.pair.certificate.read_bytes())
+
+
+async def test_a_warning_can_say_anything(tmp_path: Path) -> None:
+    """The object is stored, so the answer has to come, whatever is wrong with its fields."""
+    heard: list[str] = []
+    async with api_server(tmp_path / "data", https=True) as server:
+        client = KubeClient(HttpTransport(load_config(str(server.kubeconfig))))
+        client.rest.warn = heard.append
+        odd = {"поле": 1, "x, 299 - y": 1, 'back\\slash"': 1, "two\nlines": 1}
+        await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd", "namespace": "default"}, **odd})
+        await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "many", "namespace": "default"},
+                             **{f"field{number}" * 30: 1 for number in range(300)}})
+        await client.close()
+    assert heard[:3] == ['unknown field "поле"', 'unknown field "x, 299 - y"', 'unknown field "back\\slash""']
+    assert 10 < len(heard) < 30

@@ -1,13 +1,12 @@
 """The server itself: one function from a request to an answer, in process or over HTTPS."""
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import AsyncIterator, Mapping
+from typing import Self
 
 from serveplane import http
 from serveplane.clock import SYSTEM, Clock
-from serveplane.embedded.apiserver import bootstrap, dispatch, errors, health
+from serveplane.embedded.apiserver import bootstrap, dispatch, errors, health, warned
 from serveplane.embedded.apiserver.auth.aggregation import Aggregation
 from serveplane.embedded.apiserver.body import LIMIT
 from serveplane.embedded.apiserver.core import Core
@@ -103,7 +102,8 @@ class ApiServer:
         answer = await self._answered(asked, known=False, peer=request.peer)
         if answer.upgrade is not None:
             return http.Upgrade(answer.upgrade, list(answer.headers.items()), answer.status)
-        return http.Response(answer.status, list(_fields(_headers(answer, asked))), answer.body)
+        warnings = [("Warning", warned.on_the_wire(field)) for field in warned.fields(asked.warnings)]
+        return http.Response(answer.status, [*_headers(answer).items(), *warnings], answer.body)
 
     async def handle(
         self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, user: User | None = None
@@ -118,7 +118,8 @@ class ApiServer:
         answer = await self._answered(request, known=user is not None)
         if answer.upgrade is not None:
             answer = _refused(errors.bad_request("a call in process cannot be upgraded"))
-        return answer.status, _headers(answer, request), answer.body
+        warnings = {"Warning": ", ".join(warned.fields(request.warnings))} if request.warnings else {}
+        return answer.status, {**_headers(answer), **warnings}, answer.body
 
     async def _answered(self, request: Request, *, known: bool, peer: http.Peer | None = None) -> Answer:
         try:
@@ -150,23 +151,5 @@ def _refused(refusal: errors.Refusal) -> Answer:
     return Answer(refusal.code, errors.encoded(refusal.status()), headers=headers)
 
 
-def _headers(answer: Answer, request: Request) -> Mapping[str, str]:
-    headers: dict[str, Any] = {
-        "Content-Type": answer.content_type,
-        "Cache-Control": "no-cache, private",
-        **answer.headers,
-    }
-    if request.warnings:
-        headers["Warning"] = ", ".join(f'299 - "{_quoted(text)}"' for text in dict.fromkeys(request.warnings))
-    return headers
-
-
-def _fields(headers: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Warnings go out one by one, as the real server sends them."""
-    for name, value in headers.items():
-        for part in re.split(r", (?=299 - )", value) if name == "Warning" else [value]:
-            yield name, part
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+def _headers(answer: Answer) -> dict[str, str]:
+    return {"Content-Type": answer.content_type, "Cache-Control": "no-cache, private", **answer.headers}
