@@ -242,6 +242,25 @@ async def test_a_patch_flood_is_bounded(call: Caller) -> None:
     assert (await call("PATCH", f"{MAPS}/a", flood, "application/json-patch+json"))[0] == 413
 
 
+@pytest.mark.parametrize(("method", "content"), [("PUT", "application/json"), ("PATCH", "application/merge-patch+json")])
+async def test_a_write_that_insists_on_no_version_outlasts_others(
+    call: Caller, monkeypatch: pytest.MonkeyPatch, method: str, content: str
+) -> None:
+    await call("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "old"}})
+    admit, left = call.server.core.admit, 2
+
+    async def slowly(write: Any) -> None:
+        nonlocal left
+        if write.request.method == method and write.value["data"]["k"] == "new" and left:
+            left -= 1
+            assert (await call("PATCH", f"{MAPS}/a", {"data": {f"other{left}": "x"}}, "application/merge-patch+json"))[0] == 200
+        await admit(write)
+
+    monkeypatch.setattr(call.server.core, "admit", slowly)
+    status, answer = await call(method, f"{MAPS}/a", {"metadata": {"name": "a"}, "data": {"k": "new"}}, content)
+    assert (status, answer["data"]["k"], left) == (200, "new", 0)
+
+
 async def test_a_bookmark_never_speaks_of_what_was_not_sent(call: Caller) -> None:
     """Whoever starts again from it would miss what was written while the first objects were on their way."""
     await call("POST", MAPS, {"metadata": {"name": "first"}})

@@ -156,11 +156,7 @@ Transform = Callable[[Json], Awaitable[Json]]
 
 
 async def update(core: "Core", request: Request, resource: Resource, subresource: str = "") -> Answer:
-    value = incoming(core, request, resource)
-    name = request.target.name
-    check_name(value, name)
-    _same_namespace(request, resource, value)
-
+    value, name = _replacement(core, request, resource), request.target.name
     if (
         resource.bucket in CREATED_BY_UPDATE
         and not subresource
@@ -180,11 +176,21 @@ async def update(core: "Core", request: Request, resource: Resource, subresource
         found(core, resource, request.target.namespace, name)
         raise errors.invalid(resource.plural, resource.group, name, [cause])
 
+    unused = [value]
+
     async def replace(live: Json) -> Json:
-        return value
+        """What was sent; a second attempt reads it again, since the first has added to it."""
+        return unused.pop() if unused else _replacement(core, request, resource)
 
     data = await change(core, request, resource, replace, subresource)
     return Answer(200, await shown(core, request, resource, data))
+
+
+def _replacement(core: "Core", request: Request, resource: Resource) -> Json:
+    value = incoming(core, request, resource)
+    check_name(value, request.target.name)
+    _same_namespace(request, resource, value)
+    return value
 
 
 def check_name(value: Json, name: str) -> None:
