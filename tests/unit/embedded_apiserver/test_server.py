@@ -261,6 +261,23 @@ async def test_a_write_that_insists_on_no_version_outlasts_others(
     assert (status, answer["data"]["k"], left) == (200, "new", 0)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"gracePeriodSeconds": "x"}, {"preconditions": "x"}, {"preconditions": {"uid": 5}}, {"dryRun": 5}, {"orphanDependents": "x"}],
+)
+async def test_a_deletion_that_cannot_be_read_deletes_nothing(call: Caller, options: Json) -> None:
+    await call("POST", MAPS, {"metadata": {"name": "a"}})
+    assert (await call("DELETE", f"{MAPS}/a", options))[0] == 400
+    assert (await call("GET", f"{MAPS}/a"))[0] == 200
+
+
+async def test_a_pod_may_be_given_any_time(call: Caller) -> None:
+    await call("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    pods, spec = "/api/v1/namespaces/default/pods", {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+    assert (await call("POST", pods, {"metadata": {"name": "p"}, "spec": spec}))[0] == 201
+    assert (await call("DELETE", f"{pods}/p", {"gracePeriodSeconds": 10**15}))[0] == 200
+
+
 async def test_a_bookmark_never_speaks_of_what_was_not_sent(call: Caller) -> None:
     """Whoever starts again from it would miss what was written while the first objects were on their way."""
     await call("POST", MAPS, {"metadata": {"name": "first"}})

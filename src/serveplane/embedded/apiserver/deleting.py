@@ -1,7 +1,6 @@
 """DELETE: finalizers, grace, propagation, preconditions; one object or a collection."""
 
 import datetime
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +46,33 @@ JOB_WARNING = (
 )
 
 
+LONGEST_GRACE = 1 << 31
+"""Seconds. More would be no date that can be written."""
+
+
+class _Preconditions(msgspec.Struct):
+    uid: str | None = None
+    version: str | None = msgspec.field(default=None, name="resourceVersion")
+
+
+class _Sent(msgspec.Struct, rename="camel"):
+    """The body of a deletion."""
+
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = None
+
+    @classmethod
+    def read(cls, value: Any) -> "_Sent":
+        try:
+            return msgspec.convert(value, cls)
+        except msgspec.ValidationError as error:
+            told = 'DeleteOptions in version "v1" cannot be handled as a DeleteOptions'
+            raise errors.bad_request(f"{told}: {error}") from None
+
+
 @dataclass(frozen=True)
 class Options:
     """metav1.DeleteOptions, from the body or the query."""
@@ -59,13 +85,17 @@ class Options:
 
     @classmethod
     def of(cls, request: Request) -> "Options":
-        value: Mapping[str, Any] = body.decoded(request) if request.body else {}
-        preconditions = value.get("preconditions") or {}
-        grace = value.get("gracePeriodSeconds", request.number("gracePeriodSeconds"))
-        propagation = value.get("propagationPolicy") or request.query.get("propagationPolicy", "")
-        orphan = value.get(
-            "orphanDependents", request.flag("orphanDependents") if "orphanDependents" in request.query else None
-        )
+        return cls.told(request, body.decoded(request) if request.body else {})
+
+    @classmethod
+    def told(cls, request: Request, value: Any) -> "Options":
+        """From what was sent, and from the query where that is silent."""
+        sent = _Sent.read(value)
+        grace = request.number("gracePeriodSeconds") if sent.grace_period_seconds is None else sent.grace_period_seconds
+        propagation = sent.propagation_policy or request.query.get("propagationPolicy", "")
+        orphan = sent.orphan_dependents
+        if orphan is None and "orphanDependents" in request.query:
+            orphan = request.flag("orphanDependents")
         if propagation and orphan is not None:
             cause = errors.Cause(
                 "FieldValueInvalid",
@@ -79,13 +109,12 @@ class Options:
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
         if orphan is not None:
             propagation = "Orphan" if orphan else "Background"
-        dry_run = value.get("dryRun") or ([request.query["dryRun"]] if request.query.get("dryRun") else [])
+        dry_run = sent.dry_run or ([request.query["dryRun"]] if request.query.get("dryRun") else [])
         if dry_run and set(dry_run) != {"All"}:
             listed = msgspec.json.encode(dry_run).decode()
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [unsupported_option("dryRun", listed, ["All"])])
-        return cls(
-            grace, propagation, preconditions.get("uid"), preconditions.get("resourceVersion"), bool(dry_run)
-        )
+        preconditions = sent.preconditions or _Preconditions()
+        return cls(grace, propagation, preconditions.uid, preconditions.version, bool(dry_run))
 
     def shown(self) -> Json:
         """As a webhook sees them."""
@@ -151,7 +180,7 @@ class Deleting:
 
     def _grace(self, core: "Core", resource: Resource, value: Json, options: Options) -> bool | None:
         """Set when the object should be gone: True if later, False if now, None if nothing changes."""
-        metadata, seconds = value["metadata"], core.kinds.grace(resource, value, options.grace)
+        metadata, seconds = value["metadata"], min(core.kinds.grace(resource, value, options.grace), LONGEST_GRACE)
         if "deletionTimestamp" in metadata:
             left = metadata.get("deletionGracePeriodSeconds") or 0
             if seconds >= left and not (seconds == left == 0 and resource.bucket == "pods"):

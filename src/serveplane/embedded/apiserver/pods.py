@@ -59,7 +59,7 @@ def _bind(core: "Core", live: Json, node: str, annotations: Json) -> None:
 async def eviction(core: "Core", request: Request, resource: Resource) -> Answer:
     """A deletion that asks the disruption budgets first."""
     value = body.decoded(request)
-    options = value.get("deleteOptions") or {}
+    options = Options.told(request, value.get("deleteOptions") or {})
     record = found(core, resource, request.target.namespace, request.target.name)
     pod = record.value()
     if (pod["status"].get("phase") or "Pending") not in (
@@ -68,16 +68,8 @@ async def eviction(core: "Core", request: Request, resource: Resource) -> Answer
         "Failed",
     ) and "deletionTimestamp" not in pod["metadata"]:
         await _take_from_budget(core, pod)
-    preconditions = options.get("preconditions") or {}
-    chosen = Options(
-        options.get("gracePeriodSeconds"),
-        options.get("propagationPolicy") or "",
-        preconditions.get("uid"),
-        preconditions.get("resourceVersion"),
-        request.dry_run or options.get("dryRun") == ["All"],
-    )
     try:
-        await core.deleting.delete_record(core, request, resource, record, chosen)
+        await core.deleting.delete_record(core, request, resource, record, options)
     except Conflict:
         raise errors.conflict("pods", "", request.target.name) from None
     return Answer(201, errors.encoded({**errors.success(), "code": 201}))
