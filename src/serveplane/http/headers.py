@@ -15,7 +15,6 @@ _NAME = re.compile(TOKEN + rb"+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 
 
-@lru_cache(maxsize=4096)
 def encoded(name: str, value: str) -> RawHeader:
     """One field as bytes, or ValueError if it would not stay one field.
 
@@ -32,6 +31,10 @@ def encoded(name: str, value: str) -> RawHeader:
     if not _VALUE.fullmatch(raw[1]):
         raise ValueError(f"header {name!r} has a value that cannot be sent")
     return raw
+
+
+_remembered = lru_cache(maxsize=4096)(encoded)
+REMEMBERED_LENGTH = 128   # longer values are worked out each time: some repeat what a peer sent, who must not fill our memory
 
 
 class Headers:
@@ -53,7 +56,7 @@ class Headers:
             self.raw = list(items.raw)
         else:
             pairs = items.items() if isinstance(items, Mapping) else items
-            self.raw = [encoded(name, value) for name, value in pairs]
+            self.raw = [(_remembered if len(value) <= REMEMBERED_LENGTH else encoded)(name, value) for name, value in pairs]
 
     @classmethod
     def parsed(cls, raw: list[RawHeader], index: dict[bytes, bytes] | None = None, block: bytes | None = None) -> "Headers":
@@ -103,7 +106,8 @@ class Headers:
         self.add(name, value)
 
     def add(self, name: str, value: str) -> None:
-        self.raw = [*self.raw, encoded(name, value)]   # never in place: equal heads share what was read from them
+        field = (_remembered if len(value) <= REMEMBERED_LENGTH else encoded)(name, value)
+        self.raw = [*self.raw, field]   # never in place: equal heads share what was read from them
         self._index = self.block = None
 
     def remove(self, name: str) -> None:

@@ -20,6 +20,7 @@ from serveplane.http.limits import ClientLimits, Limits
 from serveplane.http.messages import Peer, Request
 
 CHUNKED, UNTIL_CLOSE = -1, -2   # lengths that are not lengths
+HOST_BYTES = 300   # a name of the DNS has 253 at most
 REMEMBERED, REMEMBERED_BYTES = 32, 1024   # heads (a power of two), and how long one may be: together well below a megabyte
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ def _read_request(head: bytes) -> _Read:
     if host is None:
         if not http10:
             raise ProtocolViolation("no Host")
-    elif not _is_host(host):
+    elif len(host) > HOST_BYTES or not _is_host(host):
         raise ProtocolViolation("malformed Host")
     if not path:
         path, query = _other_form(method, target, host, length)

@@ -2,6 +2,7 @@
 import asyncio
 import os
 import stat
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -312,6 +313,22 @@ async def test_an_upgrade_hands_the_raw_bytes_over() -> None:
             client.writer.write_eof()
             assert await client.rest() == b""
         await eventually(lambda: server.connections == 0)
+
+
+async def test_what_peers_send_does_not_stay() -> None:
+    """Answers repeat what was asked (a request's id, a host), and what is repeated often is remembered: but not at any length."""
+    async def handler(request: Request) -> Response:
+        return Response(200, [("X-Request-Id", request.headers["x-request-id"])])
+    async with serving(handler) as server, wire(server) as client:
+        tracemalloc.start()
+        for number in range(200):
+            await client.send(b"GET / HTTP/1.1\r\nHost: %d\r\nX-Request-Id: %d%b\r\n\r\n" % (number, number, b"y" * 20_000))
+            assert (await client.head()).startswith(b"HTTP/1.1 200 ")
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert held < 1_000_000
+        await client.send(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"h" * 5_000))
+        assert (await client.head()).startswith(b"HTTP/1.1 400 ")
 
 
 def waiting_tunnel(ended: asyncio.Event) -> Handler:

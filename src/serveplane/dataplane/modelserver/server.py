@@ -223,7 +223,7 @@ def metadata(model: Model) -> dict[str, Any]:
             "inputs": model.get_input_types(), "outputs": model.get_output_types()}
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)   # of paths that may be 16 KB long
 def _route(path: str) -> Route | None:
     """What a path asks for; None if nothing. The parts are decoded only after they were told apart.
 

@@ -54,7 +54,7 @@ def model_of(path: str) -> str:
     return found[1] if found else ""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)   # as many pods as ask at a time; whatever else is sent here must not stay
 def proxy_user(credentials: str | None) -> str:
     """Who asks a proxy, by `http://USER@proxy`: the node puts a pod's namespace there. It opens nothing, so it proves nothing.
 
