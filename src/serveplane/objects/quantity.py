@@ -11,6 +11,7 @@ BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei":
 DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _FORM = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:(Ki|Mi|Gi|Ti|Pi|Ei)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))", re.ASCII)
 NANO = Fraction(1, 10**9)
+LONGEST = 1000   # digits; Python reads no number of more than some thousands
 
 
 class NotAQuantity(ValueError):
@@ -30,9 +31,9 @@ def parse(value: str | int | float) -> Fraction:
 
 def _parts(text: str) -> tuple[Fraction, str, int | None]:
     """The number, its suffix, and the exponent if it was written with one."""
-    match = _FORM.fullmatch(text)
+    match = _FORM.fullmatch(text) if len(text) <= LONGEST else None
     if not match:
-        raise NotAQuantity(f"{text!r} is not a quantity such as 100m, 2 or 1.5Gi")
+        raise NotAQuantity(f"{text[:LONGEST]!r} is not a quantity such as 100m, 2 or 1.5Gi")
     digits, binary, decimal, exponent = match.groups()
     number = Fraction(digits)
     if binary:
