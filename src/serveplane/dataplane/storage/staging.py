@@ -95,8 +95,12 @@ class Staging:
         (self.folder / "complete").touch()
         for file in files:
             self._make_room(file)
-            with suppress(FileNotFoundError):   # moved already, by a run that was cut
-                os.replace(self._name(file) + ".file", f"{self.destination}/{file.path}")
+            target = f"{self.destination}/{file.path}"
+            try:
+                os.replace(self._name(file) + ".file", target)
+            except FileNotFoundError:
+                if not os.path.exists(target):   # it was not a run that was cut that moved it
+                    raise
         shutil.rmtree(self.folder)
 
     def publish_folder(self, folder: Path) -> None:
