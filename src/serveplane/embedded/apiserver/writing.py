@@ -88,6 +88,7 @@ async def create_value(core: "Core", request: Request, resource: Resource, value
     core.kinds.begin(core, resource, value, request)
     write = Write(request, resource, value, {}, applied=applied)
     await core.admit(write)
+    core.kinds.prepare_create(core, write)
     core.kinds.check_create(core, write)
     await core.admit_finally(write)
     key = Key(namespace, write.value["metadata"]["name"])

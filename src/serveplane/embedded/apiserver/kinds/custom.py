@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.crd.schema import Node
     from serveplane.embedded.apiserver.writing import Write
 
+MOST_REPLICAS = 2**31 - 1
 METADATA = "meta.v1.ObjectMeta"
 
 
@@ -101,6 +102,8 @@ def _scale_problems(write: "Write") -> Iterator[Cause]:
                 )
             elif found is not None and found < 0:
                 yield Cause("FieldValueInvalid", f"Invalid value: {found}: should be a non-negative integer", path)
+            elif found is not None and found > MOST_REPLICAS:
+                yield Cause("FieldValueInvalid", f"Invalid value: {found}: should be less than or equal to {MOST_REPLICAS}", path)
 
 
 def _without_nulls(value: Json, node: "Node") -> Json:

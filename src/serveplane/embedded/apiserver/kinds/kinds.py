@@ -41,7 +41,7 @@ class Kinds:
     # --- create
 
     def begin(self, core: "Core", resource: Resource, value: Json, request: Request) -> None:
-        """Everything the server sets on a new object."""
+        """What every new object gets, before anybody else sees it."""
         metadata = value["metadata"]
         if metadata.get("resourceVersion"):
             raise errors.Refusal(500, "", "resourceVersion should not be set on objects to be created")
@@ -50,7 +50,10 @@ class Kinds:
         metadata.pop("resourceVersion", None)
         metadata["uid"] = core.clock.uuid()
         metadata["creationTimestamp"] = timestamp(core.clock.now())
-        (custom if resource.custom else builtin).prepare_create(core, resource, value)
+
+    def prepare_create(self, core: "Core", write: "Write") -> None:
+        """What the server alone sets, whatever admission made of the object."""
+        (custom if write.resource.custom else builtin).prepare_create(core, write.resource, write.value)
 
     def check_create(self, core: "Core", write: "Write") -> None:
         resource, value = write.resource, write.value
