@@ -1,6 +1,7 @@
 """Both servers, once per run: the real one without its controller manager, so that nobody else writes."""
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,22 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedded]:
     server = Embedded(tmp_path_factory.mktemp("embedded"))
     try:
         yield server
+    finally:
+        server.stop()
+
+
+class Bare(Embedded):
+    """The server alone, without the loops that are the controller manager's elsewhere."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.embedded.generated.bare"]
+
+
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    server = Bare(tmp_path_factory.mktemp("bare"))
+    try:
+        yield server.api()
     finally:
         server.stop()
 

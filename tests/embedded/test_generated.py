@@ -5,9 +5,7 @@ shrunk: each try would ask two servers some thirty things.
 """
 
 import itertools
-import sys
 import time
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
@@ -18,28 +16,12 @@ from tests.embedded.generated.gadget import GADGET
 from tests.embedded.generated.kinds import KINDS
 from tests.embedded.generated.operations import Operation, runs
 from tests.embedded.generated.playing import Run
-from tests.embedded.servers import Api, Embedded
+from tests.embedded.servers import Api
 
 pytestmark = [pytest.mark.testbed, pytest.mark.stress]
 SHORTEST, LONGEST = 20, 40
 SPACES = itertools.count(1)
 PLAYED: dict[str, int] = {}
-
-
-class Bare(Embedded):
-    """The server alone, without the loops that are the controller manager's elsewhere."""
-
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.embedded.generated.bare"]
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    server = Bare(tmp_path_factory.mktemp("bare"))
-    try:
-        yield server.api()
-    finally:
-        server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -162,6 +162,12 @@ RICH = [
 ]  # fmt: skip
 
 
+@pytest.fixture
+def both(real: Api, bare: Api) -> Both:
+    """Without the loops: nobody counts or collects beside the real server."""
+    return Both(bare, real)
+
+
 def _shown(api: Api, sample: Sample, space: str, status: Json | None) -> Any:
     name = f"{space}-t"
     value = sample.object(name)

@@ -55,7 +55,7 @@ def selector_text(selector: Json | None) -> str:
         listed = ",".join(sorted(one.get("values") or ()))
         told = {"In": f"{one['key']} in ({listed})", "NotIn": f"{one['key']} notin ({listed})", "DoesNotExist": f"!{one['key']}"}
         parts.append((one["key"], told.get(one["operator"], one["key"])))
-    return ",".join(text for _, text in sorted(parts))
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
 
 
 def text(name: str, path: str, priority: int = 0, empty: str = NONE) -> Column:

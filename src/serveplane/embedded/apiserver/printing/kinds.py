@@ -85,7 +85,7 @@ KINDS: dict[str, tuple[Column, ...]] = {
         NAME,
         text("Schedule", "spec.schedule"),
         text("Timezone", "spec.timeZone"),
-        Column("Suspend", lambda v, n: bool(field(v, "spec.suspend")), "boolean"),
+        Column("Suspend", lambda v, n: str(bool(field(v, "spec.suspend"))), "boolean"),
         count("Active", "status.active", "integer"),
         Column(
             "Last Schedule",
@@ -253,9 +253,6 @@ KINDS: dict[str, tuple[Column, ...]] = {
         AGE,
     ),
     "csinodes.storage.k8s.io": columns(NAME, count("Drivers", "spec.drivers", "integer"), AGE),
-    "csistoragecapacities.storage.k8s.io": columns(
-        NAME, text("StorageClassName", "storageClassName", empty=""), text("Capacity", "capacity", empty="<unset>")
-    ),
     "volumeattachments.storage.k8s.io": columns(
         NAME,
         Column("Attacher", lambda v, n: field(v, "spec.attacher") or "", format="name"),

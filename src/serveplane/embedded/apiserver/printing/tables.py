@@ -6,6 +6,7 @@ from typing import Any
 
 from serveplane.embedded.apiserver import jsonpath
 from serveplane.embedded.apiserver.durations import since
+from serveplane.embedded.apiserver.printing import pods
 from serveplane.embedded.apiserver.printing.column import NAME, Cell, Column, age
 from serveplane.embedded.apiserver.printing.kinds import KINDS
 from serveplane.embedded.apiserver.resources import Resource
@@ -18,9 +19,7 @@ def table(
     resource: Resource, items: Iterable[Json], metadata: Json, version: str, include: str, now: datetime.datetime
 ) -> Json:
     columns = list(_columns(resource))
-    rows = [
-        {"cells": [column.cell(item, now) for column in columns], "object": _object(item, include)} for item in items
-    ]
+    rows = [_row(resource, columns, item, include, now) for item in items]
     found = [column.definition() for column in columns]
     return {
         "kind": "Table",
@@ -29,6 +28,12 @@ def table(
         "columnDefinitions": found,
         "rows": rows,
     }
+
+
+def _row(resource: Resource, columns: list[Column], item: Json, include: str, now: datetime.datetime) -> Json:
+    row: Json = {"cells": [column.cell(item, now) for column in columns]}
+    told = pods.conditions(item) if resource.bucket == "pods" else []
+    return {**row, **({"conditions": told} if told else {}), "object": _object(item, include)}
 
 
 def _object(item: Json, include: str) -> Any:
