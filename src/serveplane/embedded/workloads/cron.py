@@ -58,9 +58,14 @@ def parse(text: str, zone: str = "") -> Schedule:
     if len(fields) != 5:
         raise BadSchedule(f"{text!r} is not a schedule of five fields")
     weekdays = frozenset(number % 7 for number in _numbers(fields[4], 0, 7, WEEKDAYS, 0))
-    either = not fields[2].startswith(("*", "?")) and not fields[4].startswith(("*", "?"))
+    either = not _is_any(fields[2]) and not _is_any(fields[4])
     return Schedule(tuple(sorted(_numbers(fields[0], 0, 59))), tuple(sorted(_numbers(fields[1], 0, 23))),
                     frozenset(_numbers(fields[2], 1, 31)), frozenset(_numbers(fields[3], 1, 12, MONTHS, 1)), weekdays, either, _zone(zone))
+
+
+def _is_any(field: str) -> bool:
+    """Whether a field leaves every day open. In steps (`*/2`) it does not, in the eyes of the real controller."""
+    return any(part in ("*", "?", "*/1", "?/1") for part in field.split(","))
 
 
 def _zone(name: str) -> datetime.tzinfo:
