@@ -25,10 +25,11 @@ class Neighbours:
 
     def in_domain(self, term: Json, node: Json) -> Iterator[Json]:
         """Pods in the part of the cluster that a term means, seen from a node."""
-        key = term["topologyKey"]
-        here = _label(node, key)
-        if here is not None:
-            yield from (pod for pod in self.pods if _label(self.nodes.get(pod["spec"]["nodeName"]), key) == here)
+        return (pod for pod in self.pods if self.is_near(term, node, pod))
+
+    def is_near(self, term: Json, node: Json, pod: Json) -> bool:
+        here = _label(node, term["topologyKey"])
+        return here is not None and _label(self.nodes.get(pod["spec"]["nodeName"]), term["topologyKey"]) == here
 
     def matches(self, term: Json, owner: Json, pod: Json) -> bool:
         """Whether a term of the owner's means the pod."""
@@ -56,7 +57,7 @@ def unwelcome(pod: Json, node: Json, neighbours: Neighbours) -> str | None:
         return "node(s) didn't match pod anti-affinity rules"
     for other in neighbours.pods:
         for term in _terms(other, "podAntiAffinity"):
-            if neighbours.matches(term, other, pod) and other in neighbours.in_domain(term, node):
+            if neighbours.is_near(term, node, other) and neighbours.matches(term, other, pod):
                 return "node(s) didn't satisfy existing pods anti-affinity rules"
     return None
 
