@@ -131,9 +131,12 @@ def _log_query(text: str, now: datetime.datetime) -> LogQuery:
     options = parse_qs(text)
     since = None
     seconds = _number(options, "sinceSeconds")
-    if seconds is not None:
-        since = now - datetime.timedelta(seconds=seconds)
-    elif options.get("sinceTime"):
-        since = parse_timestamp(options["sinceTime"][-1])
+    try:
+        if seconds is not None:
+            since = now - datetime.timedelta(seconds=seconds)
+        elif options.get("sinceTime"):
+            since = parse_timestamp(options["sinceTime"][-1])
+    except (ValueError, OverflowError) as problem:
+        raise StatusError(400, f"since when? {problem}\n") from None
     return LogQuery(_flag(options, "follow"), _flag(options, "timestamps"), _number(options, "tailLines"), since,
                     _number(options, "limitBytes"))
