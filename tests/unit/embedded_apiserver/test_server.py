@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from serveplane.embedded.apiserver import ADMIN, ApiServer, User
+from serveplane.embedded.apiserver import ADMIN, ApiServer, User, errors, loops
+from serveplane.embedded.store import LogError
 from serveplane.embedded.testing import api_server
 
 Json = dict[str, Any]
@@ -276,6 +277,57 @@ async def test_a_pod_may_be_given_any_time(call: Caller) -> None:
     pods, spec = "/api/v1/namespaces/default/pods", {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
     assert (await call("POST", pods, {"metadata": {"name": "p"}, "spec": spec}))[0] == 201
     assert (await call("DELETE", f"{pods}/p", {"gracePeriodSeconds": 10**15}))[0] == 200
+
+
+async def test_the_servers_loops_outlast_a_full_disk(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "PAUSE", 0.01)
+    delete, full = call.server.store.delete, True
+
+    def refused_at_first(bucket: str, record: Any, value: Any = None) -> Any:
+        if full and record.key.name in ("child", "n"):
+            raise LogError("database or disk is full")
+        return delete(bucket, record, value)
+
+    monkeypatch.setattr(call.server.store, "delete", refused_at_first)
+    _, owner = await call("POST", MAPS, {"metadata": {"name": "owner"}})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    await call("POST", MAPS, {"metadata": {"name": "child", "ownerReferences": [reference]}})
+    await call("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
+    await call("DELETE", f"{MAPS}/owner")
+    await call("DELETE", "/api/v1/namespaces/n")
+    await asyncio.sleep(0.05)
+    assert (await call("GET", f"{MAPS}/child"))[0] == (await call("GET", "/api/v1/namespaces/n"))[0] == 200
+    full = False
+    await call.eventually(f"{MAPS}/child", 404)
+    await call.eventually("/api/v1/namespaces/n", 404)
+
+
+async def test_what_may_not_go_yet_is_asked_again(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a webhook says no for a while: the rest of a namespace goes nevertheless."""
+    monkeypatch.setattr(loops, "PAUSE", 0.01)
+    deleting, stubborn = call.server.core.deleting, True
+    delete_record = deleting.delete_record
+
+    async def judged(core: Any, request: Any, resource: Any, record: Any, options: Any) -> Any:
+        if stubborn and record.key.name in ("a", "child"):
+            raise errors.forbidden("configmaps", "", record.key.name, "not yet")
+        return await delete_record(core, request, resource, record, options)
+
+    monkeypatch.setattr(deleting, "delete_record", judged)
+    await call("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
+    content = "/api/v1/namespaces/n/configmaps"
+    for name in ("a", "b"):
+        await call("POST", content, {"metadata": {"name": name}})
+    _, owner = await call("POST", MAPS, {"metadata": {"name": "owner"}})
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+    await call("POST", MAPS, {"metadata": {"name": "child", "ownerReferences": [reference]}})
+    await call("DELETE", f"{MAPS}/owner")
+    await call("DELETE", "/api/v1/namespaces/n")
+    await call.eventually(f"{content}/b", 404)
+    assert (await call("GET", f"{content}/a"))[0] == (await call("GET", f"{MAPS}/child"))[0] == 200
+    stubborn = False
+    await call.eventually("/api/v1/namespaces/n", 404)
+    await call.eventually(f"{MAPS}/child", 404)
 
 
 async def test_a_bookmark_never_speaks_of_what_was_not_sent(call: Caller) -> None:

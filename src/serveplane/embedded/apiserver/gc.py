@@ -4,6 +4,7 @@ Fed by every committed change, it keeps two indexes (who exists, who depends on 
 through the same deletion as any client, with preconditions, so a stale look at an object does no harm.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -54,8 +55,7 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 class GarbageCollector(Loop):
     def __init__(self, core: "Core") -> None:
-        super().__init__()
-        self._core = core
+        super().__init__(core)
         self._places: dict[str, Place] = {}
         self._owners: dict[Place, frozenset[str]] = {}
         self._dependents: dict[str, set[Place]] = {}
@@ -125,6 +125,10 @@ class GarbageCollector(Loop):
                     self._enqueue(place)
                 elif refusal.code != 404:
                     self._core.log.warning("garbage collection of %s: %s", place, refusal.message)
+                    self.postpone(partial(self._enqueue, place))
+            except Exception:
+                self._queue[place] = None
+                raise
             await self._core.clock.sleep(0)
 
     async def _look_at(self, place: Place) -> None:

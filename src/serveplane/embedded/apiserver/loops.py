@@ -1,13 +1,28 @@
-"""The loops of the server itself: woken by committed changes, each works until nothing is left to do."""
+"""The loops of the server itself: woken by committed changes, each works until nothing is left to do.
+
+None ends before the server does: what cannot be done now (the disk is full, a webhook says no) is tried again after a pause.
+"""
 
 import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from serveplane.embedded.store import LogError
+
+if TYPE_CHECKING:
+    from serveplane.embedded.apiserver.core import Core
+
+PAUSE = 1.0
 
 
 class Loop:
     """One loop. `start` looks at everything once, `wake` says that there may be work, `drain` does it."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: "Core") -> None:
+        self._core = core
         self._awake = asyncio.Event()
+        self._postponed: list[Callable[[], None]] = []
+        self._pausing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self.wake()
@@ -15,11 +30,35 @@ class Loop:
     def wake(self) -> None:
         self._awake.set()
 
+    def postpone(self, work: Callable[[], None]) -> None:
+        """Call this after a pause; what else there is to do does not wait for it."""
+        self._postponed.append(work)
+        if self._pausing is None:
+            self._pausing = asyncio.create_task(self._pause())
+
+    async def _pause(self) -> None:
+        await self._core.clock.sleep(PAUSE)
+        self._pausing = None
+        postponed, self._postponed = self._postponed, []
+        for work in postponed:
+            work()
+
     async def run(self) -> None:
-        while True:
-            await self._awake.wait()
-            self._awake.clear()
+        try:
+            while True:
+                await self._awake.wait()
+                self._awake.clear()
+                await self._drain_safely()
+        finally:
+            if self._pausing is not None:
+                self._pausing.cancel()
+
+    async def _drain_safely(self) -> None:
+        try:
             await self.drain()
+        except Exception as error:
+            self._core.log.error("%s: %s", type(self).__name__, error, exc_info=not isinstance(error, LogError))
+            self.postpone(self.wake)
 
     async def drain(self) -> None:
         raise NotImplementedError

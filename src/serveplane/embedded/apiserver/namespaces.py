@@ -1,12 +1,14 @@
 """The end of a namespace: everything in it is deleted, then the namespace itself."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.deleting import Options
 from serveplane.embedded.apiserver.loops import Loop
 from serveplane.embedded.apiserver.request import Request, User
-from serveplane.embedded.store import Change, Conflict, Key
+from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.store import Change, Conflict, Key, Record
 from serveplane.embedded.store.records import DELETED
 from serveplane.objects import Json
 
@@ -18,8 +20,7 @@ CONTROLLER = User("system:serviceaccount:kube-system:namespace-controller", ("sy
 
 class NamespaceController(Loop):
     def __init__(self, core: "Core") -> None:
-        super().__init__()
-        self._core = core
+        super().__init__(core)
         self._queue: set[str] = set()
         core.store.observe("namespaces", self._changed)
         core.store.observe("", self._content_changed)
@@ -42,8 +43,7 @@ class NamespaceController(Loop):
 
     def _consider(self, name: str, data: bytes) -> None:
         if b'"deletionTimestamp"' in data:
-            self._queue.add(name)
-            self.wake()
+            self._enqueue(name)
 
     async def drain(self) -> None:
         while self._queue:
@@ -52,10 +52,14 @@ class NamespaceController(Loop):
                 await self._empty(name)
             except Conflict:
                 self._queue.add(name)
-            except errors.Refusal as refusal:
-                if refusal.code != 404:
-                    self._core.log.warning("end of namespace %s: %s", name, refusal.message)
+            except Exception:
+                self._queue.add(name)
+                raise
             await self._core.clock.sleep(0)
+
+    def _enqueue(self, name: str) -> None:
+        self._queue.add(name)
+        self.wake()
 
     async def _empty(self, name: str) -> None:
         record = self._core.store.get("namespaces", Key("", name))
@@ -70,22 +74,29 @@ class NamespaceController(Loop):
             await self._core.adjust(resource, current, _finalize)
 
     async def _delete_content(self, name: str) -> int:
-        """How many objects are still there after all were asked to go."""
-        left = 0
+        """How many objects are still there after all were asked to go. Those that may not go yet are asked again later."""
+        left, refused = 0, ""
         for bucket in self._core.store.buckets():
             resource = self._core.stored_resource(bucket.name)
             if resource is None:
                 continue
             for record in list(bucket.records(name)):
-                request = Request("DELETE", "", {}, {}, b"", CONTROLLER)
                 if b'"deletionTimestamp"' in record.data and b'"finalizers"' in record.data:
                     left += 1
                     continue
-                gone, _ = await self._core.deleting.delete_record(
-                    self._core, request, resource, record, Options(propagation="Background")
-                )
-                left += not gone
+                try:
+                    left += not await self._deleted(resource, record)
+                except errors.Refusal as refusal:
+                    left, refused = left + 1, f"{resource.plural} {record.key.name}: {refusal.message}"
+        if refused:
+            self._core.log.warning("end of namespace %s: %s", name, refused)
+            self.postpone(partial(self._enqueue, name))
         return left
+
+    async def _deleted(self, resource: Resource, record: Record) -> bool:
+        request, options = Request("DELETE", "", {}, {}, b"", CONTROLLER), Options(propagation="Background")
+        gone, _ = await self._core.deleting.delete_record(self._core, request, resource, record, options)
+        return gone
 
 
 def _finalize(value: Json) -> None:

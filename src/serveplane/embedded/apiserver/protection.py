@@ -22,8 +22,7 @@ def protect(bucket: str, value: Json) -> None:
 
 class Protection(Loop):
     def __init__(self, core: "Core") -> None:
-        super().__init__()
-        self._core = core
+        super().__init__(core)
         for bucket in (CLAIMS, VOLUMES, "pods"):
             core.store.observe(bucket, self._changed)
 

@@ -23,8 +23,7 @@ SHRINKING = frozenset({usage.PODS, usage.SERVICES, usage.CLAIMS})
 
 class Quotas(Loop):
     def __init__(self, core: "Core") -> None:
-        super().__init__()
-        self._core = core
+        super().__init__(core)
         self._queue: set[str] = set()
         core.store.observe("", self._changed)
 
@@ -53,6 +52,9 @@ class Quotas(Loop):
                     await self._count(record)
                 except Conflict:
                     self._queue.add(namespace)
+                except Exception:
+                    self._queue.add(namespace)
+                    raise
             await self._core.clock.sleep(0)
 
     async def _count(self, record: Record) -> None:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 class Aggregation(Loop):
     def __init__(self, core: "Core") -> None:
-        super().__init__()
-        self._core = core
+        super().__init__(core)
         core.store.observe(CLUSTER_ROLES, self._changed)
 
     def _changed(self, change: Change) -> None:

@@ -27,8 +27,7 @@ class Registrar(Loop):
     """Runs inside the commit of a definition, so a custom resource can be used as soon as its creation is acknowledged."""
 
     def __init__(self, core: "Core") -> None:
-        super().__init__()
-        self._core = core
+        super().__init__(core)
         self.definitions: dict[str, Definition] = {}
         self._dying: set[str] = set()
         core.store.observe(BUCKET, self._changed)
@@ -61,8 +60,11 @@ class Registrar(Loop):
         for name in list(self._dying):
             try:
                 await self._end(name)
-            except (Conflict, errors.Refusal):
+            except Conflict:
                 self.wake()
+            except errors.Refusal as refusal:
+                self._core.log.warning("end of definition %s: %s", name, refusal.message)
+                self.postpone(self.wake)
             await self._core.clock.sleep(0)
 
     async def _end(self, name: str) -> None:
