@@ -15,7 +15,7 @@ from serveplane.embedded.workloads.autoscaling import (
 )
 from serveplane.embedded.workloads.cluster import AUTOSCALER, POD, Cluster
 from serveplane.kube.controller import Controller
-from serveplane.kube.errors import KubeError, NotFound
+from serveplane.kube.errors import KubeError
 from serveplane.kube.kind import Key, Kind, is_being_deleted
 from serveplane.kube.watches import Primary, generation_changed
 from serveplane.objects import Json
@@ -49,7 +49,7 @@ class Autoscalers:
         kind = Kind(target["apiVersion"], target["kind"])
         try:
             scale = await self._cluster.client.get(kind, target["name"], key.namespace, subresource="scale")
-        except (NotFound, KubeError) as problem:
+        except KubeError as problem:
             await self._tell(autoscaler, None, [], ("AbleToScale", "False", "FailedGetScale", str(problem)), "")
             return PERIOD
         await self._scale(key, autoscaler, kind, scale)
@@ -70,9 +70,9 @@ class Autoscalers:
         events = self._events[key] = [event for event in self._events.get(key, ()) if now - event.at < LONGEST_PERIOD]
         wanted, limit = limited(spec, current, self._steady(key, spec, current, asked, now), events, now)
         if wanted != current:
-            events.append(Event(now, wanted - current))
             await self._cluster.client.patch(kind, scale["metadata"]["name"], key.namespace,
                                              {"spec": {"replicas": wanted}}, subresource="scale")
+            events.append(Event(now, wanted - current))
             self._cluster.record(autoscaler, "Normal", "SuccessfulRescale", f"New size: {wanted}; from {current}")
         problem = next((reading.problem for reading in readings if reading.problem), "")
         active = ("ScalingActive", "False", "FailedGetResourceMetric", problem) if readings and not good else (
