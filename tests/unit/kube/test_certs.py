@@ -2,9 +2,20 @@
 
 import asyncio
 import datetime
+from pathlib import Path
+
+import pytest
 
 from serveplane.kube import keypairs
-from serveplane.kube.certs import CertificateOptions, Material, SelfMadeCertificates, material_of, next_material
+from serveplane.kube.certs import (
+    CertificateOptions,
+    Material,
+    MountedCertificates,
+    SelfMadeCertificates,
+    material_of,
+    next_material,
+)
+from serveplane.kube.errors import ConfigError
 from serveplane.kube.pair import Pair
 from tests.unit.kube.clocks import START, FakeClock
 from tests.unit.kube.fake_server import FakeServer
@@ -86,3 +97,38 @@ async def test_replicas_that_start_together_agree() -> None:
     await loading
     assert {replica.material.pair.certificate for replica in replicas} == {pair.certificate for pair in used}
     assert len({pair.certificate for pair in used}) == 1
+
+
+async def test_mounted_certificates_are_used_as_they_change(tmp_path: Path) -> None:
+    """Two files change one after the other, and may be gone for a moment: what does not fit together is not used."""
+    first, second = (next_material(Material(), OPTIONS, START).pair for _ in range(2))
+    used: list[Pair] = []
+
+    async def use(pair: Pair) -> None:
+        if not keypairs.fits(pair):
+            raise ConfigError("they do not fit")
+        used.append(pair)
+
+    clock = FakeClock()
+    mounted = MountedCertificates(str(tmp_path), use, clock)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        await mounted.load()
+    _write(tmp_path, first.certificate, first.key)
+    await mounted.load()
+    running = asyncio.create_task(mounted.run())
+    for certificate, key in ((first.certificate, first.key), (second.certificate, first.key), (None, first.key)):
+        _write(tmp_path, certificate, key)
+        await clock.advance(10)
+        assert used == [first]
+    _write(tmp_path, second.certificate, second.key)
+    await clock.advance(10)
+    assert used == [first, second]
+    running.cancel()
+
+
+def _write(folder: Path, certificate: bytes | None, key: bytes) -> None:
+    (folder / "tls.key").write_bytes(key)
+    if certificate is None:
+        (folder / "tls.crt").unlink()
+    else:
+        (folder / "tls.crt").write_bytes(certificate)
