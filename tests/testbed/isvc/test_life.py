@@ -96,7 +96,8 @@ async def test_meddling_is_undone_within_a_second_and_told(cluster: Cluster) -> 
 
     async def is_told() -> bool:
         told = await messages()
-        return "changed by kubectl-meddler (spec.revisionHistoryLimit)" in told and "Service/iris-predictor had been deleted" in told
+        deleted, edited = f"Service/{cluster.namespace}/iris-predictor had been deleted", "was changed by kubectl-meddler ("
+        return deleted in told and edited in told and "revisionHistoryLimit" in told
     assert await cluster.until(is_told, "events that name who it was"), await messages()
 
 
@@ -294,11 +295,21 @@ async def test_a_download_is_followed_by_its_log_and_no_other(cluster: Cluster, 
     assert await cluster.until(is_loading, "the model to be told as loading")
 
 
-async def test_explain_a_service_of_the_cluster(cluster: Cluster, world: Testbed) -> None:
+async def test_the_table_of_runtimes_reaches_status_event_and_command(cluster: Cluster, world: Testbed) -> None:
     service = iris()
     service["spec"]["predictor"]["model"]["modelFormat"] = {"name": "sklearn", "version": "99"}
     await cluster.api.create(service, cluster.namespace)
-    await cluster.until(lambda: cluster.told("Ready"), "the manager has seen it")
+    table = "kserve-sklearnserver serves sklearn version 1, not 99"
+
+    async def is_told() -> bool:
+        return table in ((await cluster.told("Ready")).get("message") or "")
+    assert await cluster.until(is_told, "the status has the table")
+
+    async def events() -> list[Json]:
+        return [event for event in await cluster.api.list("v1", "Event", cluster.namespace) if event["reason"] == "NoSupportingRuntime"]
+    assert await cluster.until(events, "an event")
+    await asyncio.sleep(2)
+    assert [(event.get("count", 1), table in event["message"]) for event in await events()] == [(1, True)]
     words = ["explain", "isvc/iris", "-n", cluster.namespace, "--kubeconfig", str(world.kubeconfig)]
     command = [sys.executable, "-m", "serveplane.cli.main", *words]
     answer = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
