@@ -170,6 +170,13 @@ async def test_a_failing_liveness_probe_restarts(tmp_path: Path) -> None:
     assert "liveness probe failed" in made.status.last["terminated"]["message"]
 
 
+@pytest.mark.parametrize("probe", [{"exec": {"command": ["no-such-program"]}}, {"httpGet": {"port": "unnamed"}}])
+async def test_a_probe_that_cannot_be_tried_has_failed(tmp_path: Path, probe: Json) -> None:
+    made = container(tmp_path, "exec sleep 60", "Always", livenessProbe={**probe, "periodSeconds": 1, "failureThreshold": 1})
+    async with running(made):
+        await until(lambda: made.status.restarts >= 1)
+
+
 async def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
     started = {"exec": {"command": ["test", "-e", str(tmp_path / "started")]}, "periodSeconds": 1, "failureThreshold": 30}
     made = container(tmp_path, "sleep 60", "Always", startupProbe=started,
@@ -258,3 +265,14 @@ async def test_a_log_that_grows_is_cut(tmp_path: Path, monkeypatch: pytest.Monke
     assert lines[-1] == b"line 199"
     assert len(lines) < 100
     assert writer.file.stat().st_size <= 2100
+
+
+async def test_a_log_that_cannot_be_cut_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serveplane.embedded.node.logs.LARGEST", 100)
+    writer = LogWriter(tmp_path / "0.log", SYSTEM)
+    (tmp_path / "0.old").mkdir()
+    (tmp_path / "0.old" / "in the way").touch()
+    for number in range(5):
+        writer.write("stdout", b"%d %b\n" % (number, b"x" * 50))
+    writer.close()
+    assert (tmp_path / "0.log").read_bytes().count(b"\n") == 5
