@@ -65,10 +65,13 @@ class LogWriter:
         self._tell()
 
     def _rotate(self) -> None:
+        try:
+            self.file.replace(self.file.with_suffix(".old"))
+            fresh = self.file.open("ab", buffering=0)
+        except OSError:   # then it goes on in the file it has
+            return
         self._out.close()
-        self.file.replace(self.file.with_suffix(".old"))
-        self._out = self.file.open("ab", buffering=0)
-        self._size = 0
+        self._out, self._size = fresh, 0
 
     def _tell(self) -> None:
         grown, self.grown = self.grown, asyncio.Event()
