@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from serveplane.embedded.node.addresses import PORTS_ANNOTATION
 from serveplane.embedded.node.containers import Container
@@ -102,7 +103,7 @@ class Agent:
             news.set()
         except Exception:
             log.exception("pod %s", key)
-            self.context.record(pod, "Warning", "FailedToRun", "the node could not run this pod; its log says why")
+            self._record_failure(pod)
             await self.context.clock.sleep(RETRY)
             news.set()
 
@@ -114,6 +115,8 @@ class Agent:
             await self._announce(pod, given)
             living = asyncio.create_task(pod.run(), name=f"containers of {key}")
             writing = asyncio.create_task(self._write_status(key, pod, changed), name=f"status of {key}")
+            for task in (living, writing):
+                task.add_done_callback(partial(self._tell_if_failed, given))
             try:
                 await self._until_deleted(key, pod.uid, news, pod)
                 await self._end(key, pod, living)
@@ -126,6 +129,15 @@ class Agent:
             self.figures.pop(pod.uid, None)
             self.rates.pop(pod.uid, None)
         await self._forget_ended(key, pod)
+
+    def _tell_if_failed(self, pod: Json, task: asyncio.Task[None]) -> None:
+        """Neither task is waited for before the pod is to go, so nobody else would hear of it."""
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("%s", task.get_name(), exc_info=problem)
+            self._record_failure(pod)
+
+    def _record_failure(self, pod: Json) -> None:
+        self.context.record(pod, "Warning", "FailedToRun", "the node could not run this pod; its log says why")
 
     async def _until_deleted(self, key: Key, uid: str, news: asyncio.Event, pod: Pod | None = None) -> None:
         while True:
