@@ -6,15 +6,18 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from serveplane.clock import SYSTEM
 from serveplane.embedded.node import containers as module
 from serveplane.embedded.node.containers import Container, NoSuchImage, Policy, Run
+from serveplane.embedded.node.images import ImageTableError
 from serveplane.embedded.node.leftovers import MARK, end_leftovers, marked_processes
 from serveplane.embedded.node.logs import LogQuery, LogWriter, follow_log, read_log
 from serveplane.embedded.node.probes import Target
+from serveplane.kube.errors import ConnectionFailed
 from serveplane.objects import Json
 
 
@@ -207,6 +210,25 @@ async def test_an_unknown_image_is_waited_for(tmp_path: Path, monkeypatch: pytes
         await until(lambda: made.status.state.get("waiting", {}).get("reason") == "ErrImagePull")
         made._workshop.missing_image = False  # type: ignore[attr-defined]
         await until(lambda: made.status.is_running)
+
+
+@pytest.mark.parametrize("trouble", [ConnectionFailed("the API server is away"), ImageTableError("images.toml: line 3")])
+async def test_what_is_missing_for_a_start_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Exception) -> None:
+    monkeypatch.setattr(module, "TRY_AGAIN", 0.05)
+    made, troubled = container(tmp_path, "exit 0"), True
+    prepare = made._workshop.prepare
+
+    async def prepared(*arguments: Any) -> Run:
+        if troubled:
+            raise trouble
+        return await prepare(*arguments)
+
+    monkeypatch.setattr(made._workshop, "prepare", prepared)
+    task = asyncio.create_task(made.run())
+    await until(lambda: made.status.state.get("waiting", {}).get("message") == str(trouble))
+    troubled = False
+    await task
+    assert made.status.exit_code == 0
 
 
 async def test_leftovers_are_found_by_their_mark(tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from typing import Literal, Protocol
 from serveplane.clock import Clock, timestamp, wait_until
 from serveplane.embedded.node import probes, processes
 from serveplane.embedded.node.environment import MissingReference
+from serveplane.embedded.node.images import ImageTableError
 from serveplane.embedded.node.logs import LogWriter
 from serveplane.embedded.node.volumes import MountFailed
+from serveplane.kube.errors import KubeError
 from serveplane.objects import Json
 
 BACKOFF_FIRST, BACKOFF_LAST, BACKOFF_RESET = 10.0, 300.0, 600.0
@@ -187,7 +189,7 @@ class Container:
                 self._wait("ErrImagePull", str(problem))
             except MissingReference as problem:
                 self._wait("CreateContainerConfigError", str(problem))
-            except (MountFailed, OSError) as problem:
+            except (KubeError, ImageTableError, MountFailed, OSError) as problem:
                 self._wait("CreateContainerError", str(problem))
             await wait_until(self._stop, TRY_AGAIN)
         return None
