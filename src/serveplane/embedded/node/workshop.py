@@ -28,7 +28,7 @@ from serveplane.objects import Json
 
 CLAIM, VOLUME = Kind("v1", "PersistentVolumeClaim"), Kind("v1", "PersistentVolume")
 TOKEN_RENEWAL = 0.8   # of its life
-REFRESH = 60.0
+REFRESH, RETRY = 60.0, 5.0
 TERMINATION_LOG = "/dev/termination-log"
 
 log = logging.getLogger(__name__)
@@ -72,6 +72,8 @@ class PodWorkshop:
                 await self.make_volumes()
             except (KubeError, MissingReference, MountFailed, OSError) as problem:
                 log.info("volumes of %s/%s: %s", self.namespace, self.pod["metadata"]["name"], problem)
+                await self._context.clock.sleep(RETRY)
+                self._stale.set()
 
     async def prepare(self, container: Json, restarts: int) -> Run:
         image = self._context.images().find(container.get("image", ""))
