@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 
-from serveplane.clock import timestamp, wait_until
+from serveplane.clock import parse_timestamp, timestamp, wait_until
 from serveplane.embedded.node.addresses import LOOPBACK, PodAddress, containers_of, declared_ports, moved_ports
 from serveplane.embedded.node.containers import Container, Policy, Status
 from serveplane.embedded.node.context import NodeContext
@@ -151,7 +151,8 @@ class Pod:
     async def _deadline(self) -> None:
         seconds = self.pod["spec"].get("activeDeadlineSeconds")
         if seconds:
-            await self._context.clock.sleep(seconds)
+            passed = self._context.clock.now() - parse_timestamp(self._started)   # the node may have been started again since
+            await self._context.clock.sleep(max(seconds - passed.total_seconds(), 0.0))
             self._failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
             await self.stop(self.grace)
 
