@@ -222,6 +222,8 @@ def members(*numbers: int, revision: str = "r", ready: bool = True) -> list[Json
     (stateful_set(), [], statefulset.Step(make=(0,))),
     (stateful_set(), members(0), statefulset.Step(make=(1,))),
     (stateful_set(), members(0, ready=False), statefulset.Step()),
+    (stateful_set(), members(0, ready=False, revision="old"), statefulset.Step(delete=("s-0",))),
+    (stateful_set(updateStrategy={"type": "OnDelete"}), members(0, ready=False, revision="old"), statefulset.Step()),
     (stateful_set(podManagementPolicy="Parallel"), [], statefulset.Step(make=(0, 1, 2))),
     (stateful_set(1), members(0, 1, 2), statefulset.Step(delete=("s-2",))),
     (stateful_set(), members(0, 1, 2), statefulset.Step()),
@@ -270,6 +272,8 @@ def test_a_failed_pod_is_replaced_after_a_pause() -> None:
     failed = pod(phase="Failed", creationTimestamp="2026-01-01T11:59:55Z")
     step = job.decide(make_job(), [failed], NOW)
     assert (step.make, step.look_again) == ((), 5.0)
+    ends_sooner = make_job(status={"startTime": "2026-01-01T11:59:00Z"}, activeDeadlineSeconds=62)
+    assert job.decide(ends_sooner, [failed], NOW).look_again == 2.0
 
 
 # ---- autoscalers

@@ -43,10 +43,10 @@ def decide(job: Json, pods: list[Json], now: datetime.datetime) -> Step:
         return Step(delete=names if spec.get("completions") is not None else (),
                     end={"type": "Complete", "status": "True", "reason": "CompletionsReached",
                          "message": "Reached expected number of succeeded pods"})
-    wait = _backoff(failed, now)
+    wait, deadline = _backoff(failed, now), _deadline_in(job, now)
     if wait > 0:
-        return Step(look_again=wait)
-    return Step(make=_missing(spec, done, active, bool(succeeded)), look_again=_deadline_in(job, now))
+        return Step(look_again=wait if deadline is None else min(wait, deadline))
+    return Step(make=_missing(spec, done, active, bool(succeeded)), look_again=deadline)
 
 
 def _done(spec: Json, succeeded: list[Json]) -> set[int] | int:

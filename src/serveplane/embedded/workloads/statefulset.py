@@ -60,13 +60,13 @@ def decide(stateful_set: Json, pods: list[Json], target: str) -> Step:
 
 def _unstick(pod: Json, number: int, stateful_set: Json, target: str) -> Step:
     """A pod that is not ready holds up all others; if its template is old, replacing it may help."""
-    if is_being_deleted(pod) or not _is_old(pod, target) or number < _partition(stateful_set):
+    if _waits_for_user(stateful_set) or is_being_deleted(pod) or not _is_old(pod, target) or number < _partition(stateful_set):
         return Step()
     return Step(delete=(pod["metadata"]["name"],))
 
 
 def _update(stateful_set: Json, by_ordinal: dict[int, Json], target: str) -> Step:
-    if (stateful_set["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+    if _waits_for_user(stateful_set):
         return Step()
     for number in sorted(by_ordinal, reverse=True):
         pod = by_ordinal[number]
@@ -77,6 +77,11 @@ def _update(stateful_set: Json, by_ordinal: dict[int, Json], target: str) -> Ste
         if is_being_deleted(pod) or not is_ready(pod):
             break
     return Step()
+
+
+def _waits_for_user(stateful_set: Json) -> bool:
+    """Whether old pods are replaced only when somebody deletes them."""
+    return bool((stateful_set["spec"].get("updateStrategy") or {}).get("type") == "OnDelete")
 
 
 def _partition(stateful_set: Json) -> int:
