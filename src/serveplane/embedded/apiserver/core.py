@@ -20,13 +20,15 @@ from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Registry, Resource
 from serveplane.embedded.apiserver.watching import wait
 from serveplane.embedded.apiserver.webhooks import Webhooks
-from serveplane.embedded.store import Conflict, Record, Store
+from serveplane.embedded.store import Change, Conflict, Key, Record, Store
+from serveplane.embedded.store.records import ADDED
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.writing import Write
 
 
+CLAIMS = "persistentvolumeclaims"
 VirtualResource = Callable[["Core", Request, Resource], Awaitable[Answer]]
 
 
@@ -48,6 +50,8 @@ class Core:
         self.authenticator = Authenticator(self, Signer())
         self.virtual: dict[tuple[str, str, str], VirtualResource] = {}
         """Resources without objects of their own (group, version, plural): who answers for them."""
+        self._fresh: set[Key] = set()
+        store.observe(CLAIMS, self._claim_changed)
         self._served_once: set[tuple[str, str]] = set()
 
     # --- admission
@@ -90,6 +94,16 @@ class Core:
 
     def remember_kind(self, api_version: str, kind: str) -> None:
         self._served_once.add((api_version, kind))
+
+    # --- claims are written once more than they are changed
+
+    def _claim_changed(self, change: Change) -> None:
+        (self._fresh.add if change.type == ADDED else self._fresh.discard)(change.record.key)
+
+    def is_first_update(self, resource: Resource, value: Json) -> bool:
+        """Whether this is the first update of a claim: the real server stores that even if nothing changes."""
+        metadata = value["metadata"]
+        return resource.bucket == CLAIMS and Key(metadata["namespace"], metadata["name"]) in self._fresh
 
     # --- store
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import body, errors
+from serveplane.embedded.apiserver.kinds.codec import Findings
 from serveplane.embedded.apiserver.request import Request
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json, schema
@@ -17,7 +18,7 @@ def incoming(core: "Core", request: Request, resource: Resource) -> Json:
     if resource.custom and body.media_type(request.headers) == body.JSON:
         _says_its_type(request, resource, value)
     check_type(value, resource)
-    problems = _duplicates(request, value)
+    problems = Findings(_duplicates(request, value))
     return understood(core, request, resource, value, problems)
 
 
@@ -27,6 +28,8 @@ def _says_its_type(request: Request, resource: Resource, value: Json) -> None:
         if not value.get(field):
             text = request.body.decode(errors="replace")
             wrong = f"Object '{'Kind' if field == 'kind' else 'apiVersion'}' is missing in '{text}'"
+            if request.field_validation == "Ignore":  # another reader, other words
+                raise errors.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {wrong}')
             told = body.summary(request.body)
             raise errors.bad_request(f"the object provided is unrecognized (must be of type {resource.kind}): {wrong} ({told})")
 
@@ -59,7 +62,7 @@ def check_type(value: Json, resource: Resource) -> None:
     raise errors.invalid(str(kind), resource.group, (value.get("metadata") or {}).get("name", ""), [cause])
 
 
-def understood(core: "Core", request: Request, resource: Resource, value: Json, problems: list[str]) -> Json:
+def understood(core: "Core", request: Request, resource: Resource, value: Json, problems: Findings) -> Json:
     """Types checked and the object brought into the form the server keeps; unknown fields dropped and reported."""
     metadata = value.get("metadata")
     if metadata is None:
@@ -71,6 +74,7 @@ def understood(core: "Core", request: Request, resource: Resource, value: Json, 
         )
     forgotten = metadata.get("managedFields") in ([], [{}])
     value = core.kinds.canonical(resource, value, problems)
+    request.emptied = problems.emptied
     if forgotten:  # an empty list is a wish here, so it must outlive the codec, which drops empty lists
         value["metadata"]["managedFields"] = []
     report(request, resource, problems)

@@ -155,7 +155,7 @@ def _untyped(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[str]:
 
 def _untyped_object(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{fieldset.readable(path)}: expected map, got &{{{value}}}"
+        yield f"{fieldset.readable(path)}: expected map, got &{{{_go_text(value)}}}"
         return
     for name, item in sorted(value.items()):
         inner = (*path, f"f:{name}")
@@ -167,7 +167,7 @@ def _untyped_object(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[s
 
 def _untyped_list(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[str]:
     if not isinstance(value, list):
-        yield f"{fieldset.readable(path)}: expected list, got &{{{value}}}"
+        yield f"{fieldset.readable(path)}: expected list, got &{{{_go_text(value)}}}"
         return
     seen: set[str] = set()
     for index, member in enumerate(value):
@@ -186,14 +186,41 @@ def _untyped_list(value: Any, shape: Shape, path: fieldset.Path) -> Iterator[str
 
 def _wrong_scalar(value: Any, shape: Shape) -> str:
     if shape.format == "int-or-string" or shape.format == "quantity":
-        return ""
+        return f"expected any scalar, got &{{{_go_text(value)}}}" if isinstance(value, dict | list) else ""
     if shape.scalar in ("integer", "number") and (not isinstance(value, int | float) or isinstance(value, bool)):
         return f"expected numeric (int or float), got {_go_kind(value)}"
     if shape.scalar == "string" and not isinstance(value, str):
-        return f"expected string, got &value.valueUnstructured{{Value:{value}}}"
+        return f"expected string, got &value.valueUnstructured{{Value:{_go_literal(value)}}}"
     if shape.scalar == "boolean" and not isinstance(value, bool):
-        return f"expected boolean, got &value.valueUnstructured{{Value:{value}}}"
+        return f"expected boolean, got &value.valueUnstructured{{Value:{_go_literal(value)}}}"
     return ""
+
+
+def _go_text(value: Any) -> str:
+    """As Go prints a value.
+
+    >>> _go_text({"b": [1, "x"], "a": None})
+    'map[a:<nil> b:[1 x]]'
+    """
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{_go_text(item)}' for key, item in sorted(value.items()))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_go_text, value))}]"
+    return {None: "<nil>", True: "true", False: "false"}.get(value, str(value)) if value is None or isinstance(value, bool) else str(value)
+
+
+def _go_literal(value: Any) -> str:
+    """As Go would write a value in a program."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_quoted(key)}:{_go_literal(item)}" for key, item in sorted(value.items()))
+        return f"map[string]interface {{}}{{{inner}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(_go_literal, value))}}}"
+    return _quoted(value) if isinstance(value, str) else "interface {}(nil)" if value is None else _go_text(value)
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
 
 
 def _go_kind(value: Any) -> str:

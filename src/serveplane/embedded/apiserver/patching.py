@@ -7,6 +7,7 @@ import msgspec
 from serveplane.embedded.apiserver import body, errors, managed
 from serveplane.embedded.apiserver.incoming import check_type, report, understood
 from serveplane.embedded.apiserver.kinds import codec
+from serveplane.embedded.apiserver.kinds.codec import Findings
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.writing import CREATED_BY_UPDATE, change, check_name, create_value, now, shown
@@ -81,7 +82,7 @@ def _patched(kind: str, live: Json, content: Any, resource: Resource) -> Json:
 def _understood(core: "Core", request: Request, resource: Resource, value: Json) -> Json:
     """What a patch made of the object; where that fits no type, the patch is to blame, not the object."""
     try:
-        return understood(core, request, resource, value, [])
+        return understood(core, request, resource, value, Findings())
     except errors.Refusal as refusal:
         if not refusal.misfit:
             raise
@@ -148,6 +149,7 @@ async def _apply_new(
         {}, core.kinds.reachable(resource, config, subresource), writer, resource.shape, True
     )
     value = _converted(core, request, resource, config, config)
+    value["metadata"].pop("resourceVersion", None)
     _record(value, entries)
     data = await create_value(core, request, resource, value, applied=True)
     return Answer(201, await shown(core, request, resource, data))
@@ -162,13 +164,14 @@ def _record(value: Json, entries: list[Json]) -> None:
 
 def _converted(core: "Core", request: Request, resource: Resource, value: Json, config: Json) -> Json:
     """What was merged, in the server's own types. What those cannot hold is the server's fault in the eyes of the real one."""
-    problems: list[str] = []
+    problems = Findings()
     try:
         value = core.kinds.canonical(resource, value, problems, converting=True)
     except codec.WrongType as error:
         version = resource.api_version if resource.group else f"/{resource.version}"
         why = f"unable to convert unstructured object to {version}, Kind={resource.kind}: {error}"
         raise errors.Refusal(500, "", f"failed to convert new object ({_told(config, resource)}) to proper version: {why}") from None
+    request.emptied = problems.emptied
     report(request, resource, problems)
     return value
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import errors, representation
+from serveplane.embedded.apiserver.kinds.strategies import TEMPLATE_GENERATION
 from serveplane.embedded.apiserver.reading import parse_version, too_large_version
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -136,6 +137,8 @@ class Watch:
         metadata: Json = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        if self._resource.bucket == "daemonsets.apps":  # the leftover of an old version is told even of nothing
+            metadata["annotations"] = {TEMPLATE_GENERATION: "0", **metadata.get("annotations", {})}
         if self._resource.custom is None and not initial_end:
             metadata["creationTimestamp"] = None
         empty = {key: item or (None if item == [] else item) for key, item in self._core.kinds.empty(self._resource).items()}

@@ -290,7 +290,8 @@ async def _store(core: "Core", write: Write, record: Record) -> bytes:
     core.kinds.committing(core, write)
     value = representation.typed(resource, write.value)
     value["metadata"]["resourceVersion"] = write.live["metadata"]["resourceVersion"]
-    if _same(value, representation.typed(resource, write.live)):  # nothing to write: no new version, no event
+    settled = not core.is_first_update(resource, value)
+    if settled and _same(value, representation.typed(resource, write.live)):  # nothing to write: no new version, no event
         return errors.encoded(value) if write.request.dry_run else await _plain(core, resource, record)
     stored = await core.convert.to_storage(resource, value)
     if core.store.get(resource.bucket, record.key) is not record:

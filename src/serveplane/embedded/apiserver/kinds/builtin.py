@@ -47,6 +47,14 @@ WHOLE = frozenset(
     }
 )
 """Kinds without a spec: any change counts."""
+STRICT = frozenset(
+    {
+        "networkpolicies.networking.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    }
+)
+"""Kinds for which a list given empty is another intent than none given, every time."""
 
 
 def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
@@ -55,13 +63,13 @@ def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
         return value
     walk = codec.Walk()
     try:
-        out = struct.decode(value, walk, "")
+        out = struct.read(value, walk, "")
     except codec.WrongType as error:
         told = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         refusal = errors.bad_request(told)
         refusal.misfit = str(error)
         raise refusal from None
-    problems += [f'unknown field "{path}"' for path in walk.unknown]
+    _report(problems, walk)
     return out
 
 
@@ -72,8 +80,14 @@ def converted(resource: Resource, value: Json, problems: list[str]) -> Json:
         return value
     walk = codec.Walk(converting=True)
     out = struct.decode(value, walk, "")
-    problems += [f'unknown field "{path}"' for path in walk.unknown]
+    _report(problems, walk)
     return out
+
+
+def _report(problems: list[str], walk: codec.Walk) -> None:
+    problems += [f'unknown field "{path}"' for path in walk.unknown]
+    if walk.emptied and isinstance(problems, codec.Findings):
+        problems.emptied = True
 
 
 @cache
@@ -117,7 +131,8 @@ def prepare_update(core: "Core", write: "Write") -> None:
         if "status" in live:
             value["status"] = live["status"]
     strategies.on_update(core, write)
-    if resource.bucket in WITH_GENERATION and _intent(resource, value) != _intent(resource, live):
+    emptied = resource.bucket in STRICT and write.request.emptied
+    if resource.bucket in WITH_GENERATION and (emptied or _intent(resource, value) != _intent(resource, live)):
         value["metadata"]["generation"] = live["metadata"].get("generation", 0) + 1
 
 

@@ -25,22 +25,44 @@ INT32, INT64 = 1 << 31, 1 << 63
 
 
 class WrongType(Exception):
-    """A value that its Go type cannot hold; the message is the one encoding/json gives."""
+    """A value that its Go type cannot hold; the message is the one encoding/json gives.
+
+    Most are remembered while Go reads on, and the first of them is told in the end. Types that read themselves end it at once.
+    """
+
+    def __init__(self, message: str, at_once: bool = False) -> None:
+        super().__init__(message)
+        self.at_once = at_once
 
 
 class Walk:
     """What one walk collects: unknown fields by path."""
 
-    __slots__ = ("converting", "defaults", "unknown")
+    __slots__ = ("converting", "defaults", "emptied", "unknown", "wrong")
 
     def __init__(self, defaults: bool = True, converting: bool = False) -> None:
         self.unknown: list[str] = []
         self.defaults = defaults
+        self.wrong: WrongType | None = None
+        self.emptied = False
+        """Whether a list or map was given empty: Go tells that from nothing, and what is stored does not."""
         self.converting = converting
         """From a value instead of a text: other words for what does not fit, and numbers are cut."""
 
 
+    def remember(self, error: WrongType) -> None:
+        if error.at_once or self.converting:
+            raise error
+        self.wrong = self.wrong or error
+
+
 _NO_PROBLEMS = Walk()
+
+
+class Findings(list[str]):
+    """What is to be told about an object, and whether something in it was given empty."""
+
+    emptied = False
 
 
 def _kind_of(value: Any) -> str:
@@ -112,14 +134,27 @@ class Struct:
                 continue
             if item is None:
                 continue
-            new = field[0](item, walk, f"{path}.{key}" if path else key)
+            try:
+                new = field[0](item, walk, f"{path}.{key}" if path else key)
+            except WrongType as error:
+                walk.remember(error)
+                continue
             if new or not field[1]:
                 out[key] = new if new or key not in self.lists else None
+            elif item == [] or item == {}:
+                walk.emptied = True
         for key, empty in self.always:
             if key not in out:
                 out[key] = empty()
         if self.default is not None and walk.defaults:
             self.default(out)
+        return out
+
+    def read(self, value: Any, walk: Walk, path: str) -> Json:
+        """A whole object; raises what was wrong first, once all of it was read."""
+        out = self.decode(value, walk, path)
+        if walk.wrong is not None:
+            raise walk.wrong
         return out
 
     def absent(self) -> Json:
@@ -189,7 +224,13 @@ def _list(inner: Decoder, owner: str, kind: str) -> Decoder:
                 if not isinstance(item, str):
                     raise _wrong(item, path, "string", owner)
             return value
-        return [inner({} if item is None else item, walk, f"{path}[{index}]") for index, item in enumerate(value)]
+        found = []
+        for index, item in enumerate(value):
+            try:
+                found.append(inner({} if item is None else item, walk, f"{path}[{index}]"))
+            except WrongType as error:
+                walk.remember(error)
+        return found
 
     return decode
 
@@ -205,7 +246,14 @@ def _map(inner: Decoder, owner: str, kind: str) -> Decoder:
                 if item.__class__ is not str and item is not None:
                     raise _wrong(item, path, "string", owner)
             return value if None not in value.values() else {key: item or "" for key, item in value.items()}
-        return {key: inner(item, walk, f"{path}.{key}") for key, item in value.items() if item is not None}
+        found = {}
+        for key, item in value.items():
+            try:
+                if item is not None:
+                    found[key] = inner(item, walk, f"{path}.{key}")
+            except WrongType as error:
+                walk.remember(error)
+        return found
 
     return decode
 
@@ -271,9 +319,8 @@ def _quantity(owner: str) -> Decoder:
         try:
             return quantity.canonical(value)
         except (quantity.NotAQuantity, TypeError):
-            raise WrongType(
-                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            ) from None
+            told = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            raise WrongType(told, at_once=True) from None
 
     return decode
 
@@ -281,7 +328,7 @@ def _quantity(owner: str) -> Decoder:
 def _int_or_string(owner: str) -> Decoder:
     def decode(value: Any, walk: Walk, path: str) -> Any:
         if not isinstance(value, int | str) or isinstance(value, bool):
-            raise _wrong(value, path, "intstr.IntOrString", owner)
+            raise WrongType(str(_wrong(value, path, "intstr.IntOrString", owner)), at_once=True)
         return value
 
     return decode
@@ -291,18 +338,17 @@ def _time(write: Callable[[Any], str], name: str) -> Callable[[str], Decoder]:
     def made(owner: str) -> Decoder:
         def decode(value: Any, walk: Walk, path: str) -> Any:
             if not isinstance(value, str):
-                raise _wrong(value, path, name, owner)
+                raise WrongType(str(_wrong(value, path, name, owner)), at_once=True)
             if len(value) == 20 and value[-1] == "Z" and write is timestamp:
                 return value
             if write is micro_timestamp and len(value) > 19 and not _MICRO.fullmatch(value):
                 layout = "2006-01-02T15:04:05.000000Z07:00"
-                raise WrongType(f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"')
+                raise WrongType(f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"', at_once=True)
             try:
                 return write(parse_timestamp(value))
             except ValueError:
-                raise WrongType(
-                    f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
-                ) from None
+                told = f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
+                raise WrongType(told, at_once=True) from None
 
         return decode
 

@@ -40,10 +40,11 @@ def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
 def _metadata(resource: Resource, metadata: Json, unknown: list[str]) -> Json:
     walk = codec.Walk()
     try:
-        found = codec.struct(METADATA).decode(metadata, walk, "metadata")
+        found = codec.struct(METADATA).read(metadata, walk, "metadata")
     except codec.WrongType as error:
+        told = str(error).replace("ObjectMeta.metadata.", "ObjectMeta.")  # it is read apart from the rest
         raise errors.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {told}'
         ) from None
     unknown += walk.unknown
     return found

@@ -11,7 +11,7 @@ from serveplane.embedded.apiserver.crd import checks, registrar
 from serveplane.embedded.apiserver.kinds import builtin, custom, warnings
 from serveplane.embedded.apiserver.kinds.metadata import check_metadata, check_metadata_update
 from serveplane.embedded.apiserver.request import Request
-from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.apiserver.resources import EVENT_BUCKET, Resource
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Kinds:
         others = list((custom if resource.custom else builtin).problems(core, write))
         causes = others if others and resource.bucket in SPEC_FIRST else [*causes, *others]
         if causes:
-            raise errors.invalid(resource.kind, resource.group, value["metadata"].get("name", ""), causes)
+            raise errors.invalid(resource.kind, _told_group(resource), value["metadata"].get("name", ""), causes)
 
     # --- update
 
@@ -86,7 +86,7 @@ class Kinds:
         causes += [*check_metadata_update(value["metadata"], write.live["metadata"])] * (1 if resource.custom else 2)
         causes += (custom if resource.custom else builtin).problems(core, write)
         if causes:
-            raise errors.invalid(resource.kind, resource.group, value["metadata"]["name"], causes)
+            raise errors.invalid(resource.kind, _told_group(resource), value["metadata"]["name"], causes)
 
     # --- both
 
@@ -122,3 +122,8 @@ class Kinds:
         if not spec.get("nodeName") or (value.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
             return 0
         return 1 if seconds < 0 else int(seconds)
+
+
+def _told_group(resource: Resource) -> str:
+    """Events are told as those of the first group, whichever they were written by."""
+    return "" if resource.bucket == EVENT_BUCKET else resource.group

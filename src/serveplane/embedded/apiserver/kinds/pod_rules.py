@@ -13,12 +13,18 @@ from serveplane.embedded.apiserver.kinds.checking import (
     port_number_or_name,
     unsupported,
 )
-from serveplane.embedded.apiserver.kinds.defaults import VOLUME_SOURCES
 from serveplane.embedded.apiserver.kinds.metadata import check_labels, invalid
 from serveplane.objects import Json, quantity
 
 ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+SOURCES = (
+    "emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs",
+    "persistentVolumeClaim", "rbd", "flexVolume", "cinder", "cephfs", "flocker", "downwardAPI", "fc", "azureFile", "configMap",
+    "vsphereVolume", "quobyte", "azureDisk", "storageos", "photonPersistentDisk", "portworxVolume", "scaleIO", "projected", "csi",
+    "ephemeral", "image",
+)  # fmt: skip
+"""Where a volume's files may come from, in the order they are looked at."""
 LARGEST_ID = 2**31 - 1
 LARGEST_MODE = 0o777
 
@@ -131,7 +137,7 @@ def toleration(value: Json, path: str) -> Iterator[Cause]:
 
 
 def volume(value: Json, path: str) -> Iterator[Cause]:
-    for source in sorted(VOLUME_SOURCES & value.keys(), key=lambda name: (name != "emptyDir", name))[1:]:
+    for source in [name for name in SOURCES if value.get(name) is not None][1:]:
         yield Cause("FieldValueForbidden", "Forbidden: may not specify more than 1 volume type", at(path, source))
 
 

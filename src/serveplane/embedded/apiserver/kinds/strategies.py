@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 STATUS_WRITERS = frozenset({"status", "binding", "finalize", "eviction"})
 SERVICE_NETWORK = ipaddress.ip_network("10.96.0.0/12")
 NODE_PORTS = range(30000, 32768)
+DATA_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 Create = Callable[["Core", Resource, Json], None]
 Update = Callable[["Core", "Write"], None]
@@ -78,15 +79,22 @@ def _namespace(core: "Core", resource: Resource, value: Json) -> None:
 
 def _claim(core: "Core", resource: Resource, value: Json) -> None:
     value["status"] = {"phase": "Pending"}
-    _sources(value["spec"])
+    _sources(value["spec"], {})
 
 
 def _claim_update(core: "Core", write: "Write") -> None:
-    _sources(write.value["spec"])
+    _sources(write.value["spec"], write.live["spec"])
 
 
-def _sources(spec: Json) -> None:
-    """Where a claim's first data comes from is told in two places, of which a client need fill in one."""
+def _sources(spec: Json, old: Json) -> None:
+    """Where a claim's first data comes from is told in two places, of which a client need fill in one.
+
+    The older of the two has always been ignored if it was neither a claim nor a snapshot.
+    """
+    if old.get("dataSource") is None and old.get("dataSourceRef") is None:
+        given = spec.get("dataSource") or {}
+        if (given.get("apiGroup") or "", given.get("kind")) not in DATA_SOURCES:
+            spec.pop("dataSource", None)
     one, other = spec.get("dataSource"), spec.get("dataSourceRef")
     if one is not None and other is None:
         spec["dataSourceRef"] = dict(one)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from serveplane.embedded.apiserver.crd import checks
 from serveplane.embedded.apiserver.deleting import DEFINITIONS
 from serveplane.embedded.apiserver.errors import Cause
-from serveplane.embedded.apiserver.kinds import codec, event_rules, immutable, limit_rules, storage_rules
+from serveplane.embedded.apiserver.kinds import codec, event_rules, immutable, limit_rules, pod_rules, storage_rules
 from serveplane.embedded.apiserver.kinds.rules import RULES
 from serveplane.embedded.apiserver.resources import EVENT_BUCKET
 from serveplane.objects import Json
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 UNRULED_SUBRESOURCES = frozenset({"status", "scale", "finalize", "resize", "ephemeralcontainers"})
 
+ONE_OF = {"core.v1.PersistentVolumeSpec": storage_rules.SOURCES, "core.v1.Volume": pod_rules.SOURCES}
 STATEFUL_SETS = "statefulsets.apps"
 ONLY_NEW = frozenset({"priorityclasses.scheduling.k8s.io"})
 """Kinds of which an update is asked only what it changed."""
@@ -71,9 +72,10 @@ def _with_claims(value: Json) -> Json:
 def _walk(name: str, value: Json, path: str) -> Iterator[Cause]:
     for rule in RULES.get(name, ()):
         yield from rule(value, path)
+    skipped = _other_sources(name, value)
     for field, how, inner in _ruled(name):
         found: Any = value.get(field)
-        if found is None or field == "status":
+        if found is None or field == "status" or field in skipped:
             continue
         at = f"{path}.{field}" if path else field
         if how == "[":
@@ -81,6 +83,12 @@ def _walk(name: str, value: Json, path: str) -> Iterator[Cause]:
                 yield from _walk(inner, member, f"{at}[{index}]")
         elif not how:
             yield from _walk(inner, found, at)
+
+
+def _other_sources(name: str, value: Json) -> list[str]:
+    """Of several places for the data of one volume, only the first is looked into."""
+    known = ONE_OF.get(name)
+    return [field for field in known if value.get(field) is not None][1:] if known else []
 
 
 @cache

@@ -165,7 +165,7 @@ def subjects(kind: str) -> Callable[[Json], str]:
     def cell(value: Json) -> str:
         found = [one for one in value.get("subjects") or () if one["kind"] == kind]
         return ", ".join(
-            f"{one['namespace']}/{one['name']}" if kind == "ServiceAccount" else one["name"] for one in found
+            f"{one['namespace']}/{one['name']}" if kind == "ServiceAccount" and one.get("namespace") else one["name"] for one in found
         )
 
     return cell
