@@ -25,7 +25,7 @@ from serveplane.controllers.inferenceservice.world import INFERENCE_SERVICE
 from serveplane.controllers.settings import LiveSettings
 from serveplane.kube.admission import AdmissionRequest, Refusal, mutating, validating
 from serveplane.kube.client import Client
-from serveplane.kube.errors import KubeError, NoSuchKind
+from serveplane.kube.errors import KubeError
 from serveplane.kube.informers import Informer, Informers
 from serveplane.kube.kind import Kind, is_being_deleted
 from serveplane.kube.webhook import WebhookServer
@@ -122,7 +122,7 @@ class Admission:
         """As the server has them now; as the caches do where it gives no answer."""
         found: dict[str, list[Json]] = {}
         for kind, namespace in wanted:
-            if isinstance(self._informers[kind.kind].trouble, NoSuchKind):
+            if self._informers[kind.kind].trouble is not None:      # not installed, or not for us to read
                 continue
             with contextlib.suppress(KubeError, TimeoutError):
                 async with asyncio.timeout(FRESH_SECONDS):
