@@ -77,7 +77,7 @@ async def test_a_cache_of_the_same_file_is_used() -> None:
     assert labels == {"internal.serving.kserve.io/localmodel": "near"}
 
 
-@pytest.mark.parametrize(("server", "asked"), [(Server(refuses=ConnectionFailed("gone")), 1), (Server(trouble=NoSuchKind("never there")), 0),
+@pytest.mark.parametrize(("server", "asked"), [(Server(refuses=ConnectionFailed("gone")), 1), (Server(trouble=NoSuchKind("absent")), 0),
                                                (Server(trouble=KubeError("not for us")), 0)])
 async def test_no_answer_means_the_caches_decide(server: Server, asked: int) -> None:
     assert (await server.review(runtime("second"))).allowed
