@@ -186,3 +186,13 @@ def test_what_a_table_remembers_never_hides_a_condition() -> None:
     for number in range(5000):
         assert table.find(Asked("y.com", f"/{number}")) is plain
     assert len(table._found) <= 2048
+
+
+@pytest.mark.parametrize("rule", [
+    {"filters": [{"type": "RequestHeaderModifier"}]}, {"matches": [{"headers": [{"name": "a"}]}]}, {"backendRefs": [{}]},
+    {"timeouts": {"request": 5}}, {"matches": ["x"]}, {"matches": [{"path": {"type": "RegularExpression", "value": "("}}]}])
+def test_a_route_that_cannot_be_read_is_told_so(rule: Json) -> None:
+    route = {"metadata": {"namespace": "d", "name": "r"}, "spec": {"rules": [rule]}}
+    made = http_route(route, {}, ["x.com"])
+    assert made.unsupported
+    assert not made.rules

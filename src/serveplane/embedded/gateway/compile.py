@@ -17,6 +17,7 @@ from serveplane.embedded.gateway.rules import (
 from serveplane.objects import Json
 
 DURATION = re.compile(r"(\d+)(h|ms|m|s)")
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
@@ -42,6 +43,8 @@ def http_route(route: Json, services: Mapping[ServiceName, Json], hosts: Sequenc
             rules += _route_rules(route, number, rule, services, problems)
     except Unsupported as why:
         return Compiled({}, (), str(why), tuple(hosts))
+    except MALFORMED as problem:   # the definitions leave much open
+        return Compiled({}, (), f"the route cannot be read: {problem!r}", tuple(hosts))
     return Compiled(dict.fromkeys(hosts or ("*",), rules), problems, "", tuple(hosts))
 
 

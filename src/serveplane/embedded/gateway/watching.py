@@ -50,7 +50,10 @@ class Watcher:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                self._refresh()
+                try:
+                    self._refresh()
+                except Exception:   # no object may end the gateway, and with it everything
+                    log.exception("the routes cannot be read; those from before stay in force")
                 ready()
 
     def _listener(self, changed: asyncio.Event) -> Callable[[Change], None]:
