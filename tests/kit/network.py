@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 Json = dict[str, Any]
 Endpoint = tuple[str, int]
 SHORT = Path("/tmp")      # the path of a socket has room for a hundred characters only
@@ -28,7 +30,7 @@ class ServiceNetwork:
         self._problem: OSError | None = None
         self._exposed: dict[tuple[str, str], int] = {}
         self._addresses: dict[str, tuple[str, str]] = {}     # cluster IP -> the Service that had it when last looked up
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()     # a thousand connections at once pass here
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="service-network", daemon=True)
         self._thread.start()
@@ -71,17 +73,17 @@ class ServiceNetwork:
             head = await reader.readuntil(b"\r\n\r\n")
             host, _, port = head.split(b" ", 2)[1].decode().rpartition(":")
             try:
-                there = await asyncio.open_connection(*await asyncio.to_thread(self._resolve, host.strip("[]"), int(port)))
+                there = await asyncio.open_connection(*await self._resolve(host.strip("[]"), int(port)))
             except OSError as problem:
                 writer.write(f"HTTP/1.1 502 {problem}\r\n\r\n".encode())
                 return
             writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
             await _join((reader, writer), there)
 
-    def _resolve(self, host: str, port: int) -> Endpoint:
+    async def _resolve(self, host: str, port: int) -> Endpoint:
         service = self._addresses.get(host)
         if service not in self._exposed:
-            self._look_up()
+            await asyncio.to_thread(self._look_up)
             service = self._addresses.get(host)
         return ("127.0.0.1", self._exposed[service]) if service in self._exposed else (host, port)
 

@@ -2,29 +2,30 @@
 
 import asyncio
 import base64
-import datetime
+import json
 import os
 import signal
-from collections.abc import AsyncIterator
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from serveplane.kube import Client, Kind
-from serveplane.kube.cabundle import MUTATING, VALIDATING, Targets
-from serveplane.kube.certs import CertificateOptions
-from serveplane.kube.config import load_config
-from serveplane.kube.errors import ApiError, Invalid, KubeError
-from serveplane.kube.http_transport import HttpTransport
+from serveplane.kube.cabundle import MUTATING, VALIDATING
+from serveplane.kube.errors import ApiError, Invalid
 from serveplane.kube.keypairs import bundle, is_signed_by
-from serveplane.kube.manager import Manager, ManagerOptions
+from serveplane.kube.manager import Manager
 from serveplane.kube.webhook_process import WebhookProcess
-from serveplane.kube.webhooks import serve_webhooks
 from tests.counts import COUNTS
+from tests.kit.processes import REPOSITORY, free_ports, start, stop, tail
 from tests.kit.testbed import Testbed
 from tests.kit.waiting import eventually
 from tests.testbed.kube.example import GROUP, widget
+from tests.testbed.kube.hooking import hooked
 
 pytestmark = pytest.mark.testbed
 Json = dict[str, Any]
@@ -88,13 +89,7 @@ async def hooks(
     testbed: Testbed, namespace: str, name: str, crds: tuple[str, ...] = (), **options: Any
 ) -> AsyncIterator[tuple[Manager, WebhookProcess]]:
     """One replica that serves the Widget webhooks, trusted by the API server."""
-    transport = HttpTransport(load_config(str(testbed.kubeconfig)))
-    manager = Manager(transport, ManagerOptions(user_agent=f"hooks-{namespace}"))
-    process = WebhookProcess("tests.testbed.kube.answering", host="127.0.0.1", port=0)
-    certificates = CertificateOptions("hooks-cert", namespace, [f"hooks.{namespace}.svc"], **options)
-    serve_webhooks(
-        manager, process, certificates, Targets("hooks", namespace, mutating=[name], validating=[name], crds=crds)
-    )
+    manager, process = hooked(str(testbed.kubeconfig), namespace, name, crds, **options)
     task = asyncio.create_task(manager.run())
     try:
         await eventually(lambda: process.pid or task.done(), 60)
@@ -106,7 +101,7 @@ async def hooks(
     finally:
         manager.stop()
         await asyncio.wait_for(task, 60)
-        await transport.close()
+        await manager.client.close()
 
 
 @pytest.fixture
@@ -157,15 +152,7 @@ async def test_a_reset_ca_bundle_is_put_back(widgets: Testbed, client: Client, n
             fresh["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
             emptied = await client.update(fresh)  # what `kubectl replace` does
             assert "caBundle" not in emptied["webhooks"][0]["clientConfig"]
-
-        async def works() -> bool:
-            try:
-                await client.create(widget("a", namespace), dry_run=True)
-            except ApiError:
-                return False
-            return True
-
-        await eventually(works, 30)
+        await eventually(lambda: is_admitted(client, namespace), 30)
 
 
 async def test_a_killed_process_is_replaced(widgets: Testbed, client: Client, namespace: str, name: str) -> None:
@@ -219,53 +206,59 @@ async def test_versions_are_converted(widgets: Testbed, client: Client, namespac
 
 @pytest.mark.stress
 async def test_no_request_fails_under_rotation_resets_and_a_busy_reconcile(
-    widgets: Testbed, client: Client, namespace: str, name: str
+    widgets: Testbed, client: Client, namespace: str, name: str, tmp_path: Path
 ) -> None:
     """Certificates (and their authority) rotate every few seconds, the manifest is applied again and again, and the manager burns CPU."""
-    lives = {"life": datetime.timedelta(seconds=60), "ca_life": datetime.timedelta(seconds=120), "renew_at": 0.55}
-    often = {"check_seconds": 0.5, "settle_seconds": 1.0}
-    async with hooks(widgets, namespace, name, **lives, **often):
-        failures: list[KubeError] = []
+    log = tmp_path / "manager.log"
+    [port] = free_ports(1)
+    widgets.expose(namespace, "hooks", port)
+    manager = start([sys.executable, "-m", "tests.testbed.kube.hooking", widgets.kubeconfig, namespace, name, str(port)], log)
+    try:
+        await eventually(lambda: is_admitted(client, namespace), 60, lambda: tail(log))
         first = await client.get(SECRET, "hooks-cert", namespace)
-
-        async def admit(n: int) -> None:
-            try:
-                await client.create(widget(f"w{n}", namespace, size=n), dry_run=True)
-            except KubeError as error:
-                failures.append(error)
-
-        async def admit_all_along(n: int) -> None:
-            await admit(n)
-            while not resets.done():
-                await admit(n)
-
-        async def applied_again() -> None:
+        async with people(widgets, namespace, COUNTS.admission_in_flight) as leave:
             for _ in range(COUNTS.ca_resets):
                 for kind, path in ((MUTATING, "/mutate"), (VALIDATING, "/validate")):
                     await client.apply(configuration(kind, name, namespace, path), "manifest")
                 await asyncio.sleep(0.1)
-
-        async def rotated() -> bool:
-            now = await client.get(SECRET, "hooks-cert", namespace)
-            authority = bundle(base64.b64decode(now["data"]["ca.crt"]))[0]
-            served = base64.b64decode(now["data"]["tls.crt"])
-            return authority not in base64.b64decode(first["data"]["ca.crt"]) and is_signed_by(served, authority)
-
-        burning = asyncio.create_task(burn())
-        resets = asyncio.create_task(applied_again())
-        await asyncio.gather(*map(admit_all_along, range(COUNTS.admission_in_flight)))
-        await resets
-        await eventually(rotated, 90)
-        await asyncio.gather(*map(admit, range(50)))
-        burning.cancel()
-        assert failures == []
+            await eventually(lambda: is_rotated(client, namespace, first), 90)
+            report = await leave()
+    finally:
+        stop(manager)
+    print(f"{report['admitted']} requests admitted, {report['most_in_flight']} at once")
+    assert report["failures"] == []
+    assert report["most_in_flight"] == COUNTS.admission_in_flight
 
 
-async def burn() -> None:
-    """A reconcile that computes: 50 ms at a time without giving way."""
-    loop = asyncio.get_running_loop()
-    while True:
-        end = loop.time() + 0.05
-        while loop.time() < end:
-            sum(range(1000))
-        await asyncio.sleep(0.01)
+async def is_admitted(client: Client, namespace: str) -> bool:
+    try:
+        await client.create(widget("a", namespace), dry_run=True)
+    except ApiError:
+        return False
+    return True
+
+
+async def is_rotated(client: Client, namespace: str, first: Json) -> bool:
+    """The certificate is of an authority that nobody trusted at first."""
+    now = await client.get(SECRET, "hooks-cert", namespace)
+    authority = bundle(base64.b64decode(now["data"]["ca.crt"]))[0]
+    served = base64.b64decode(now["data"]["tls.crt"])
+    return authority not in base64.b64decode(first["data"]["ca.crt"]) and is_signed_by(served, authority)
+
+
+@asynccontextmanager
+async def people(testbed: Testbed, namespace: str, count: int) -> AsyncIterator[Callable[[], Awaitable[Json]]]:
+    """Widgets being created all the time; what is yielded ends that and tells how it went."""
+    arguments = ("-m", "tests.testbed.kube.admitting", str(testbed.kubeconfig), namespace, str(count))
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=PIPE, stdout=PIPE, cwd=REPOSITORY)
+
+    async def leave() -> Json:
+        told, _ = await asyncio.wait_for(process.communicate(b""), 180)
+        return json.loads(told)
+
+    try:
+        yield leave
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
