@@ -1,6 +1,9 @@
 """Which rule a request meets, and what routes and Ingresses become."""
+import asyncio
+
 import pytest
 
+from serveplane.clock import SYSTEM
 from serveplane.embedded.gateway.compile import allowed_hosts, http_route, ingress
 from serveplane.embedded.gateway.endpoints import Endpoints
 from serveplane.embedded.gateway.names import service_of
@@ -17,7 +20,8 @@ from serveplane.embedded.gateway.rules import (
     Text,
     make_table,
 )
-from serveplane.embedded.gateway.status import route_status
+from serveplane.embedded.gateway.status import StatusWriter, route_status
+from serveplane.kube.errors import Conflict, ConnectionFailed
 from serveplane.objects import Json
 
 SERVICES = {ServiceName("d", name): {"spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]}}
@@ -196,3 +200,26 @@ def test_a_route_that_cannot_be_read_is_told_so(rule: Json) -> None:
     made = http_route(route, {}, ["x.com"])
     assert made.unsupported
     assert not made.rules
+
+
+async def test_what_could_not_be_said_is_said_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serveplane.embedded.gateway.status.RETRY", 0.01)
+    written: list[str] = []
+    troubles: list[Exception] = [ConnectionFailed("away"), Conflict("changed")]
+
+    class Client:
+        async def update_status(self, obj: Json, field_manager: str) -> Json:
+            if troubles:
+                raise troubles.pop(0)
+            written.append(obj["metadata"]["name"])
+            return obj
+
+    writer = StatusWriter(Client(), SYSTEM, "127.0.0.1", 80)  # type: ignore[arg-type]
+    running = asyncio.create_task(writer.run())
+    for name in ("a", "b"):   # b comes first: once the server is away, once it has changed, and will be said anew
+        writer.ingress({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": name, "namespace": "d"}})
+    async with asyncio.timeout(10):
+        while not written:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    running.cancel()
+    assert written == ["a"]

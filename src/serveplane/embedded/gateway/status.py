@@ -5,7 +5,7 @@ import logging
 from serveplane.clock import Clock, timestamp
 from serveplane.embedded.gateway.compile import Compiled
 from serveplane.kube.client import Client
-from serveplane.kube.errors import KubeError
+from serveplane.kube.errors import Conflict, Invalid, KubeError, NotFound
 from serveplane.kube.kind import ObjectRef, ref_of
 from serveplane.objects import Json
 from serveplane.objects.conditions import with_condition
@@ -117,8 +117,12 @@ class StatusWriter:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                _, obj = self._waiting.popitem()
+                ref, obj = self._waiting.popitem()
                 try:
                     await self._client.update_status(obj, field_manager="serveplane-gateway")
-                except KubeError as problem:   # a newer version comes by the watch, and is then said again
-                    log.debug("status of %s: %s", ref_of(obj), problem)
+                except (Conflict, NotFound, Invalid) as problem:   # a newer version comes by the watch, and is then said again
+                    log.debug("status of %s: %s", ref, problem)
+                except KubeError as problem:
+                    log.info("status of %s: %s", ref, problem)
+                    await self._clock.sleep(RETRY)
+                    self._waiting.setdefault(ref, obj)
