@@ -10,8 +10,8 @@ from serveplane.embedded.apiserver import errors, nodes
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.streams.portforward import moved_ports
 from serveplane.embedded.apiserver.webhooks import CallFailed
+from serveplane.embedded.node.addresses import moved_by
 from serveplane.http.wire import CONNECTION_FIELDS
 from serveplane.objects import Json
 
@@ -31,7 +31,7 @@ async def pod(core: "Core", request: Request, resource: Resource) -> Answer:
     if not address:
         raise errors.bad_request(f"pod {name} has no address; is it running?")
     number = _pod_port(value, port)
-    return await _passed(core, request, address, moved_ports(value).get(number, number))
+    return await _passed(core, request, address, moved_by(value).get(number, number))
 
 
 async def service(core: "Core", request: Request, resource: Resource) -> Answer:

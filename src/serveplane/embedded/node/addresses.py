@@ -48,11 +48,6 @@ class AddressPool:
                 return address
         raise OSError(f"no free address in {self._network}")
 
-    def keep(self, owner: str, address: str) -> None:
-        """Take up again what a pod was given before a restart."""
-        if address not in self._taken.values() and ipaddress.ip_address(address) in self._network:
-            self._taken[owner] = address
-
     def give_back(self, owner: str) -> None:
         self._taken.pop(owner, None)
 

@@ -9,25 +9,22 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from serveplane import http
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.nodes import CONNECT_SECONDS
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
+from serveplane.embedded.node.addresses import moved_by
 from serveplane.embedded.streams import spdy
 from serveplane.embedded.streams.spdy import PROTOCOL_ERROR, Pipe, Session, SpdyError, Stream, StreamReset
 from serveplane.embedded.streams.websocket import WebSocket, agreed, words
-from serveplane.objects import Json
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 PROTOCOL = "portforward.k8s.io"
 TUNNELLED = f"{spdy.UPGRADE}+{PROTOCOL}"
-MOVED_PORTS = "serveplane.dev/ports"
 PIECE_BYTES = 64 << 10
 
 Socket = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -40,7 +37,7 @@ async def portforward(core: "Core", request: Request, resource: Resource) -> Ans
     address = (pod.get("status") or {}).get("podIP")
     if not address:
         raise errors.bad_request(f"pod {request.target.name} has no address; is it running?")
-    moved = moved_ports(pod)
+    moved = moved_by(pod)
 
     async def dial(port: int) -> Socket:
         async with asyncio.timeout(CONNECT_SECONDS):
@@ -71,14 +68,6 @@ def _agreed(headers: Mapping[str, str]) -> tuple[dict[str, str], bool]:
     if answer is None:
         raise errors.bad_request(f"a WebSocket of version 13 with {TUNNELLED} is required")
     return answer, True
-
-
-def moved_ports(pod: Json) -> dict[int, int]:
-    text = (pod["metadata"].get("annotations") or {}).get(MOVED_PORTS, "{}")
-    try:
-        return msgspec.json.decode(text, type=dict[int, int], strict=False)
-    except msgspec.DecodeError:
-        return {}
 
 
 async def forward(pipe: Pipe, dial: Dial) -> None:
