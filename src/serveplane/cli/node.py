@@ -41,8 +41,19 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 130
     except KubeError as problem:
-        print(f"serveplane node: {problem}", file=sys.stderr)
-        return 1
+        return _refused(problem)
+    except BaseExceptionGroup as problems:   # the parts of a node run in groups
+        known, others = problems.split(KubeError)
+        if known is None or others is not None:
+            raise
+        return _refused(known)
+
+
+def _refused(problem: BaseException) -> int:
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    print(f"serveplane node: {problem}", file=sys.stderr)
+    return 1
 
 
 async def _main(args: argparse.Namespace) -> int:
