@@ -94,9 +94,11 @@ def _understood(core: "Core", request: Request, resource: Resource, value: Json)
 def _checked(core: "Core", request: Request, resource: Resource, live: Json, value: Json) -> Json:
     check_type(value, resource)
     value = _understood(core, request, resource, value)
-    if value["metadata"].get("namespace", "") not in ("", live["metadata"].get("namespace", "")):
+    elsewhere = value["metadata"].get("namespace", "") not in ("", live["metadata"].get("namespace", ""))
+    if not (elsewhere and resource.namespaced):
+        check_name(value, live["metadata"]["name"])
+    if elsewhere:
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    check_name(value, live["metadata"]["name"])
     return value
 
 

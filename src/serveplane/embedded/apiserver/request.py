@@ -61,8 +61,8 @@ class Request:
     user: User
     target: Target = NO_TARGET
     warnings: list[str] = field(default_factory=list)
-    emptied: bool = False
-    """Whether something in the object was given empty."""
+    emptied: Mapping[str, str] = field(default_factory=dict)
+    """What in the object was given empty, and how that is written, by path."""
     query_text: str = ""
     """The query as it was sent: `exec` has its words there, one after the other under one name."""
 

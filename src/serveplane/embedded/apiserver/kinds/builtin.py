@@ -87,7 +87,7 @@ def converted(resource: Resource, value: Json, problems: list[str]) -> Json:
 def _report(problems: list[str], walk: codec.Walk) -> None:
     problems += [f'unknown field "{path}"' for path in walk.unknown]
     if walk.emptied and isinstance(problems, codec.Findings):
-        problems.emptied = True
+        problems.emptied = walk.emptied
 
 
 @cache
@@ -131,7 +131,7 @@ def prepare_update(core: "Core", write: "Write") -> None:
         if "status" in live:
             value["status"] = live["status"]
     strategies.on_update(core, write)
-    emptied = resource.bucket in STRICT and write.request.emptied
+    emptied = resource.bucket in STRICT and bool(write.request.emptied)
     if resource.bucket in WITH_GENERATION and (emptied or _intent(resource, value) != _intent(resource, live)):
         value["metadata"]["generation"] = live["metadata"].get("generation", 0) + 1
 

@@ -6,7 +6,7 @@ over a table of those types does all of it and applies the defaults of each stru
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -44,8 +44,8 @@ class Walk:
         self.unknown: list[str] = []
         self.defaults = defaults
         self.wrong: WrongType | None = None
-        self.emptied = False
-        """Whether a list or map was given empty: Go tells that from nothing, and what is stored does not."""
+        self.emptied: dict[str, str] = {}
+        """Lists and maps that were given empty, by path: Go tells that from nothing, and what is stored does not."""
         self.converting = converting
         """From a value instead of a text: other words for what does not fit, and numbers are cut."""
 
@@ -60,9 +60,11 @@ _NO_PROBLEMS = Walk()
 
 
 class Findings(list[str]):
-    """What is to be told about an object, and whether something in it was given empty."""
+    """What is to be told about an object, and what in it was given empty."""
 
-    emptied = False
+    def __init__(self, told: Iterable[str] = ()) -> None:
+        super().__init__(told)
+        self.emptied: dict[str, str] = {}
 
 
 def _kind_of(value: Any) -> str:
@@ -142,7 +144,7 @@ class Struct:
             if new or not field[1]:
                 out[key] = new if new or key not in self.lists else None
             elif item == [] or item == {}:
-                walk.emptied = True
+                walk.emptied[f"{path}.{key}" if path else key] = "{}" if item == {} else "[]"
         for key, empty in self.always:
             if key not in out:
                 out[key] = empty()

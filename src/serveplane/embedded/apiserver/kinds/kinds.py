@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
-SPEC_FIRST = frozenset({"poddisruptionbudgets.policy"})
+SPEC_FIRST = frozenset({"poddisruptionbudgets.policy", EVENT_BUCKET})
 """Kinds whose metadata is only looked at once the rest is right."""
 
 

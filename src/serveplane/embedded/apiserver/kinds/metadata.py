@@ -46,8 +46,7 @@ def check_metadata(resource: Resource, metadata: Json, live: Json | None = None)
         yield invalid("metadata.generateName", prefix, SUBDOMAIN)
     yield from check_labels(metadata.get("labels") or {}, "metadata.labels")
     yield from _annotations(metadata.get("annotations") or {})
-    if resource.bucket != "events" or resource.group:
-        yield from _owners(metadata.get("ownerReferences") or ())
+    yield from _owners(metadata.get("ownerReferences") or ())
     for finalizer in metadata.get("finalizers") or ():
         if not names.is_qualified_name(finalizer):
             yield invalid("metadata.finalizers", finalizer, QUALIFIED)

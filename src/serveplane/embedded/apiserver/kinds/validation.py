@@ -39,12 +39,18 @@ def problems(core: "Core", write: "Write") -> Iterator[Cause]:
     struct = codec.struct_for(resource.group, resource.version, resource.kind)
     if struct is not None and not (write.live and resource.bucket in ONLY_NEW):
         value = _with_claims(write.value) if resource.bucket == STATEFUL_SETS else write.value
-        found = list(_walk(struct.name, value, ""))
+        found = [_as_given(cause, write) for cause in _walk(struct.name, value, "")]
         yield from found * (2 if write.live and resource.bucket in TWICE else 1)
     if resource.bucket == EVENT_BUCKET and resource.group:
         yield from event_rules.changed_modern_event(write.value, write.live) if write.live else event_rules.new_modern_event(write.value)
     elif write.live:
-        yield from immutable.problems(resource.bucket, write.value, write.live)
+        yield from (_as_given(cause, write) for cause in immutable.problems(resource.bucket, write.value, write.live))
+
+
+def _as_given(cause: Cause, write: "Write") -> Cause:
+    """What was given empty is kept as nothing, but told as it was given."""
+    empty = write.request.emptied.get(cause.field)
+    return cause._replace(message=cause.message.replace(" value: null:", f" value: {empty}:")) if empty else cause
 
 
 def _status_problems(write: "Write") -> Iterator[Cause]:
