@@ -5,9 +5,18 @@ from contextlib import asynccontextmanager
 
 from serveplane.clock import SYSTEM
 from serveplane.embedded.testing import api_server
-from serveplane.embedded.workloads.cluster import BUDGET, CONTROLLER_REVISION, DAEMON_SET, DEPLOYMENT, NODE, POD
+from serveplane.embedded.workloads.cluster import (
+    BUDGET,
+    CONTROLLER_REVISION,
+    DAEMON_SET,
+    DEPLOYMENT,
+    NODE,
+    POD,
+    REPLICA_SET,
+)
 from serveplane.embedded.workloads.controllers import run_controllers
 from serveplane.kube.client import Client
+from serveplane.kube.kind import controller_of, controller_reference
 from serveplane.objects import Json
 
 
@@ -78,6 +87,46 @@ async def test_recreate_waits_for_the_last_pod_and_goes_on() -> None:
         async def done() -> bool:
             return bool((await client.get(DEPLOYMENT, "x", "default"))["status"].get("availableReplicas") == 2)
         await eventually(done)
+
+
+async def left_alone(client: Client) -> Json:
+    """The set of a Deployment that was deleted without it."""
+    await client.create(workload("Deployment", replicas=1))
+    await eventually(lambda: start_pods(client, 1, "a"))
+    await client.delete(DEPLOYMENT, "x", "default", propagation="Orphan")
+
+    async def gone() -> bool:
+        return await client.find(DEPLOYMENT, "x", "default") is None
+    await eventually(gone)
+    [left] = await client.list(REPLICA_SET, "default")
+    assert not left["metadata"].get("ownerReferences")
+    return left
+
+
+async def test_a_deployment_takes_up_what_another_of_its_name_left() -> None:
+    async with controllers() as client:
+        left = await left_alone(client)
+        again = await client.create(workload("Deployment", replicas=1))
+
+        async def taken_up() -> bool:
+            found = controller_of(await client.get(REPLICA_SET, left["metadata"]["name"], "default"))
+            return found is not None and found["uid"] == again["metadata"]["uid"]
+        await eventually(taken_up)
+        assert len(await client.list(POD, "default")) == 1
+
+
+async def test_a_deployment_chooses_another_name_for_its_set() -> None:
+    async with controllers() as client:
+        left = await left_alone(client)
+        other = await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other", "namespace": "default"}})
+        owned = {"metadata": {"ownerReferences": [controller_reference(other)]}}
+        await client.patch(REPLICA_SET, left["metadata"]["name"], "default", owned)
+        await client.create(workload("Deployment", replicas=1))
+
+        async def both() -> bool:
+            return len(await client.list(REPLICA_SET, "default")) == 2
+        await eventually(both)
+        assert (await client.get(DEPLOYMENT, "x", "default"))["status"]["collisionCount"] == 1
 
 
 async def test_a_daemon_set_remembers_its_templates() -> None:

@@ -6,7 +6,8 @@ from serveplane.embedded.workloads import rollout
 from serveplane.embedded.workloads.cluster import DEPLOYMENT, POD, REPLICA_SET, Cluster
 from serveplane.embedded.workloads.pods import is_over, template_hash
 from serveplane.kube.controller import Controller
-from serveplane.kube.kind import Key, controller_reference, is_being_deleted
+from serveplane.kube.errors import AlreadyExists, Conflict
+from serveplane.kube.kind import Key, controller_of, controller_reference, is_being_deleted
 from serveplane.kube.watches import Owned, Primary
 from serveplane.objects import Json
 from serveplane.objects.conditions import condition, with_condition
@@ -190,9 +191,25 @@ class Deployments:
     async def _make(self, deployment: Json, sets: list[Json]) -> Json:
         number = max(map(revision, sets), default=0) + 1
         collisions = (deployment.get("status") or {}).get("collisionCount") or 0
-        made = await self._cluster.create(new_replica_set(deployment, number, collisions))
+        wanted = new_replica_set(deployment, number, collisions)
+        try:
+            made = await self._cluster.create(wanted)
+        except AlreadyExists:
+            return await self._taken_up(deployment, wanted, collisions)
         self._cluster.record(deployment, "Normal", "ScalingReplicaSet", f"Created {made['metadata']['name']}")
         return made
+
+    async def _taken_up(self, deployment: Json, wanted: Json, collisions: int) -> Json:
+        """A set has that name already. One that was left by its Deployment is taken up; if it is another's, another name is chosen."""
+        live = await self._cluster.client.get(REPLICA_SET, wanted["metadata"]["name"], wanted["metadata"]["namespace"])
+        owner = controller_of(live)
+        if current_set(deployment, [live]) is None or (owner is not None and owner["uid"] != deployment["metadata"]["uid"]):
+            await self._cluster.write_status(deployment, {**(deployment.get("status") or {}), "collisionCount": collisions + 1})
+            raise Conflict(f"the name {live['metadata']['name']} belongs to another set")
+        if owner is not None:
+            return live
+        references = [*(live["metadata"].get("ownerReferences") or ()), controller_reference(deployment)]
+        return await self._cluster.update({**live, "metadata": {**live["metadata"], "ownerReferences": references}})
 
     async def _revised(self, deployment: Json, new: Json, sets: list[Json]) -> Json:
         """A set that becomes current again (a roll-back) gets the highest number; the Deployment shows it."""
