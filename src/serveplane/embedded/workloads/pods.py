@@ -70,4 +70,4 @@ def _worth(pod: Json) -> tuple[bool, int, bool, int, int]:
     age = -int(parse_timestamp(pod["metadata"]["creationTimestamp"]).timestamp())
     ranks = {"Pending": 0, "Unknown": 1, "Running": 2}
     return (bool((pod.get("spec") or {}).get("nodeName")), ranks.get(phase(pod), 2), is_ready(pod),
-            int(cost) if cost.lstrip("-").isdigit() else 0, -restarts * 10**12 + age)
+            int(cost) if cost.removeprefix("-").isdecimal() else 0, -restarts * 10**12 + age)
