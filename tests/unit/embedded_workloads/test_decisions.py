@@ -128,6 +128,16 @@ def test_pods_with_moved_ports_get_a_slice_of_their_own() -> None:
     assert len({one["metadata"]["name"] for one in made}) == 2
 
 
+def test_slices_of_long_names_do_not_meet() -> None:
+    made = []
+    for end in ("one", "two"):
+        long = service({"port": 80})
+        long["metadata"]["name"] = "x" * 60 + end
+        made += endpoints.slices(long, [pod("a")])
+    assert len({one["metadata"]["name"] for one in made}) == 2
+    assert all(len(one["metadata"]["name"]) <= 63 for one in made)
+
+
 def test_who_is_ready_and_who_is_leaving() -> None:
     leaving = pod("a", deletionTimestamp="2026-01-01T00:00:00Z")
     entries = {one["metadata"]["name"]: endpoints.endpoint(service(), one)["conditions"]

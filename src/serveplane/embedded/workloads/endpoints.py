@@ -70,7 +70,7 @@ def endpoint(service: Json, pod: Json) -> Json:
 
 def _slice(service: Json, ports: Ports, endpoints: list[Json]) -> Json:
     metadata = service["metadata"]
-    mark = hashlib.sha256(repr(ports).encode()).hexdigest()[:5]
+    mark = hashlib.sha256(repr((metadata["name"], ports)).encode()).hexdigest()[:5]   # long names may begin alike
     return {
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": f"{metadata['name'][:57]}-{mark}", "namespace": metadata["namespace"],
