@@ -44,5 +44,30 @@ async def test_a_list_is_whole(sizes: list[int], accept: str) -> None:
         assert not any("kind" in item for item in value["items"] or ())
 
 
+async def test_pages_leave_nothing_out() -> None:
+    """The namespaces are such that the order of their names is not that of the paths to what is in them."""
+    spaces = ["a", "a-b", "a-b-c", "ab", "b"]
+    async with api_server() as server:
+        for space in spaces:
+            await server.handle("POST", "/api/v1/namespaces", "", {}, msgspec.json.encode({"metadata": {"name": space}}), ADMIN)
+            for name in ("x", "z"):
+                body = msgspec.json.encode({"metadata": {"name": name}})
+                await server.handle("POST", f"/api/v1/namespaces/{space}/secrets", "", {}, body, ADMIN)
+
+        async def asked(query: str) -> tuple[list[str], str]:
+            _, _, data = await server.handle("GET", "/api/v1/secrets", query, {}, b"", ADMIN)
+            value = msgspec.json.decode(data if isinstance(data, bytes) else await _together(data))
+            found = [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in value["items"]]
+            return found, value["metadata"].get("continue", "")
+
+        whole, _ = await asked("")
+        for limit in (1, 3):
+            pages, token = await asked(f"limit={limit}")
+            while token:
+                more, token = await asked(f"limit={limit}&continue={token}")
+                pages += more
+            assert pages == whole == sorted(f"{space}/{name}" for space in spaces for name in ("x", "z"))
+
+
 async def _together(pieces: AsyncIterator[bytes]) -> bytes:
     return b"".join([piece async for piece in pieces])

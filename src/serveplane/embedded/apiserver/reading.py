@@ -125,7 +125,7 @@ def _exact(
         records = core.store.records_at(resource.bucket, place.version)
     except Expired:
         raise _forgotten(place if token else None) from None
-    left = [record for record in records if chosen.matches(record) and _order(record) > place.after]
+    left = [record for record in records if chosen.matches(record) and record.key.place > place.after]
     return _cut(left, place.version, limit, resource)
 
 
@@ -138,14 +138,10 @@ def _forgotten(place: _Token | None) -> errors.Refusal:
     return refusal
 
 
-def _order(record: Record) -> str:
-    return f"{record.key.namespace}/{record.key.name}"
-
-
 def _cut(records: list[Record], version: int, limit: int, resource: Resource) -> tuple[list[Record], Json]:
     metadata = list_metadata(resource, version)
     if limit and len(records) > limit:
-        metadata["continue"] = _write_token(_Token(version, _order(records[limit - 1])))
+        metadata["continue"] = _write_token(_Token(version, records[limit - 1].key.place))
         metadata["remainingItemCount"] = len(records) - limit
         records = records[:limit]
     return records, metadata

@@ -31,8 +31,8 @@ class Bucket:
         return sum(map(len, self.live.values()))
 
     def records(self, namespace: str | None = None) -> Iterator[Record]:
-        """In key order; `None` means all namespaces."""
-        for space in sorted(self.live) if namespace is None else [namespace]:
+        """In the order of lists; `None` means all namespaces."""
+        for space in sorted(self.live, key=lambda name: f"{name}/") if namespace is None else [namespace]:
             names = self.live.get(space)
             if names:
                 yield from map(names.__getitem__, self._names(space, names))

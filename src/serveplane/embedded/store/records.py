@@ -17,10 +17,15 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Key(NamedTuple):
-    """Namespace (empty for cluster-scoped objects) and name, in the order lists come in."""
+    """Namespace (empty for cluster-scoped objects) and name."""
 
     namespace: str
     name: str
+
+    @property
+    def place(self) -> str:
+        """Where it stands in lists: they come in the order of paths, so `a-b/x` before `a/x`."""
+        return f"{self.namespace}/{self.name}"
 
 
 class Record:

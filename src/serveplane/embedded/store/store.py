@@ -87,12 +87,12 @@ class Store:
         return found.records(namespace) if found else iter(())
 
     def records_at(self, bucket: str, version: int) -> list[Record]:
-        """As they were at that version, in key order."""
+        """As they were at that version, in the order of lists."""
         self.check(bucket, version)
         found = self.bucket(bucket)
         if version >= found.version and not self._pending:
             return list(found.records())
-        return [record for _, record in sorted(found.at(version).items())]
+        return sorted(found.at(version).values(), key=lambda record: record.key.place)
 
     def check(self, bucket: str, version: int) -> None:
         if version < self.bucket(bucket).compacted or any(low < version < high for low, high in self._lost):
