@@ -33,6 +33,11 @@ class Hook(NamedTuple):
     def name(self) -> str:
         return str(self.value["name"])
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """Names are unique within their configuration only."""
+        return self.configuration, self.name
+
 
 class Hooks:
     """Configurations are read again only when one changes."""
@@ -65,16 +70,16 @@ class Hooks:
         """Each in turn; if a later one changed the object, those that ask for it see it once more."""
         if not self._hooks(MUTATING):
             return
-        seen: dict[str, Json] = {}
+        seen: dict[tuple[str, str], Json] = {}
         for hook, resource in self._concerned(MUTATING, write, operation):
-            seen[hook.name] = await self._mutate_by(hook, resource, write, operation)
+            seen[hook.place] = await self._mutate_by(hook, resource, write, operation)
         for hook, resource in self._concerned(MUTATING, write, operation):
             if (
                 hook.value.get("reinvocationPolicy") == "IfNeeded"
-                and hook.name in seen
-                and seen[hook.name] != write.value
+                and hook.place in seen
+                and seen[hook.place] != write.value
             ):
-                seen[hook.name] = await self._mutate_by(hook, resource, write, operation)
+                seen[hook.place] = await self._mutate_by(hook, resource, write, operation)
 
     async def _mutate_by(self, hook: Hook, resource: Resource, write: "Write", operation: str) -> Json:
         response = await self._ask(hook, resource, write, operation, "mutating")
