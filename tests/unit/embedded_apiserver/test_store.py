@@ -155,6 +155,16 @@ async def test_a_batch_that_cannot_be_kept_is_taken_back() -> None:
     assert seen == ["later"]
 
 
+async def test_the_past_is_without_what_is_being_written() -> None:
+    store = Store(MemoryLog())
+    store._immediate = False
+    store.create(BUCKET, key("a"), value("a"))
+    await store.acknowledged()
+    before = store.version
+    store.create(BUCKET, key("b"), value("b"))
+    assert [record.key.name for record in store.records_at(BUCKET, before)] == ["a"]
+
+
 async def test_writes_of_one_turn_share_a_commit() -> None:
     batches: list[int] = []
 

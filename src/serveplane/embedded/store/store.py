@@ -88,9 +88,10 @@ class Store:
 
     def records_at(self, bucket: str, version: int) -> list[Record]:
         """As they were at that version, in the order of lists."""
+        self.flush()  # only history can be taken back
         self.check(bucket, version)
         found = self.bucket(bucket)
-        if version >= found.version and not self._pending:
+        if version >= found.version:
             return list(found.records())
         return sorted(found.at(version).values(), key=lambda record: record.key.place)
 
