@@ -308,6 +308,15 @@ def test_stored_as_kserves_types_spell_it() -> None:
     assert stored["autoScaling"]["metrics"][0]["external"]["target"]["value"] == "10"
 
 
+def test_what_kserves_types_fill_in_is_not_missed() -> None:
+    """A format without a name and a share that is not said: stored as empty and 0, and then for the status to tell."""
+    assert refused(service(predictor={"model": {"modelFormat": {}, "storageUri": "gs://a/b"}})) == []
+    assert refused(service(predictor={"model": {"modelFormat": None, "storageUri": "gs://a/b"}})) == []
+    canary = service({"spec": {"canary": [{"predictor": {"name": "next", "model": MODEL}}]}}, deploymentMode="Standard")
+    assert refused(canary) == []
+    assert mutate(canary, STANDARD)["spec"]["canary"][0]["trafficPercent"] == 0
+
+
 def test_tokens_are_withheld_when_the_settings_say_so() -> None:
     result = mutate(service(), Context(Policy(auto_mount_token=False)))
     assert result["spec"]["predictor"]["automountServiceAccountToken"] is False

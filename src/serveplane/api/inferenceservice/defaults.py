@@ -39,6 +39,8 @@ def defaulted(obj: Json, policy: Policy, caches: Iterable[CachedModel] = ()) -> 
     for kind in ("transformer", "explainer", "predictor"):
         if isinstance(spec.get(kind), dict):
             _default_component(kind, spec, policy, submitted_mode)
+    for canary in spec.get("canary") or []:
+        canary.setdefault("trafficPercent", 0)
     canaries = [canary["predictor"] for canary in spec.get("canary") or [] if canary.get("predictor")]
     for part in canaries:
         _convert_framework(part)
@@ -93,7 +95,7 @@ def _spell_out(predictor: Json) -> None:
         if isinstance(predictor.get(name), dict):
             predictor[name] = {"name": "", "resources": {}} | predictor[name]
     if isinstance(predictor.get("model"), dict):
-        predictor["model"].setdefault("modelFormat", {"name": ""})
+        predictor["model"]["modelFormat"] = {"name": ""} | (predictor["model"].get("modelFormat") or {})
     for field in ("containers", "initContainers"):
         for container in predictor.get(field) or []:
             container.setdefault("resources", {})
