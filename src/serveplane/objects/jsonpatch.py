@@ -68,11 +68,22 @@ def _with_copies(target: Json, operations: Sequence[Json]) -> Json:
     result, copied = copy.deepcopy(target), 0
     for step in operations:
         if step.get("op") == "copy":
-            copied += len(msgspec.json.encode(jsonpointer.resolve_pointer(result, step["from"])))
+            value = _copied(result, step["from"])
+            copied += len(msgspec.json.encode(value))
             if copied > COPIED_BYTES:
                 raise PatchFailed(f"copies of more than {COPIED_BYTES} bytes")
+            step = {"op": "add", "path": step["path"], "value": copy.deepcopy(value)}
         result = jsonpatch.apply_patch(result, [step], in_place=True)
     return result
+
+
+def _copied(document: Json, pointer: str) -> Any:
+    """What a copy copies; a field that is not there is null, as API servers have it."""
+    parent, _, name = pointer.rpartition("/")
+    holder = jsonpointer.resolve_pointer(document, parent)
+    if isinstance(holder, dict):
+        return holder.get(name.replace("~1", "/").replace("~0", "~"))
+    return jsonpointer.resolve_pointer(document, pointer)
 
 
 def json_patch(before: Any, after: Any, at: str = "") -> list[Json]:

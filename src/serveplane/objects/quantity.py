@@ -43,6 +43,17 @@ def _parts(text: str) -> tuple[Fraction, str, int | None]:
     return number * Fraction(10) ** DECIMAL[decimal or ""], decimal or "", None
 
 
+def to_milli(value: str) -> str:
+    """A canonical quantity without anything finer than a thousandth: amounts of resources are rounded up to that.
+
+    >>> to_milli("1000500u"), to_milli("1500m"), to_milli("1Gi")
+    ('1001m', '1500m', '1Gi')
+    """
+    if value[-1] not in "nu":
+        return value
+    return _decimal(Fraction((parse(value) * 1000).__ceil__(), 1000), exponent=False)
+
+
 def total(one: str | int | float, other: str | int | float) -> str:
     """The sum, written in the style of the first, or of the second where the first is nothing.
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import body, errors
 from serveplane.embedded.apiserver.auth import tokens
+from serveplane.embedded.apiserver.kinds.builtin import read_as
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -20,7 +21,7 @@ KINDS = {"Pod": ("pod", "pods"), "Node": ("node", "nodes"), "Secret": ("secret",
 
 async def token(core: "Core", request: Request, resource: Resource) -> Answer:
     account = found(core, resource, request.target.namespace, request.target.name).value()
-    value = body.decoded(request) if request.body else {}
+    value = read_as("authentication.k8s.io", "v1", "TokenRequest", body.decoded(request) if request.body else {})
     spec = value.get("spec") or {}
     seconds = spec.get("expirationSeconds") or 3600
     _check_seconds(seconds)

@@ -8,6 +8,7 @@ import msgspec
 
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import body, errors, representation
+from serveplane.embedded.apiserver.kinds.builtin import read_as
 from serveplane.embedded.apiserver.reading import found, list_metadata
 from serveplane.embedded.apiserver.request import Answer, Request, unsupported_option
 from serveplane.embedded.apiserver.resources import Resource
@@ -50,29 +51,6 @@ LONGEST_GRACE = 1 << 31
 """Seconds. More would be no date that can be written."""
 
 
-class _Preconditions(msgspec.Struct):
-    uid: str | None = None
-    version: str | None = msgspec.field(default=None, name="resourceVersion")
-
-
-class _Sent(msgspec.Struct, rename="camel"):
-    """The body of a deletion."""
-
-    grace_period_seconds: int | None = None
-    propagation_policy: str | None = None
-    orphan_dependents: bool | None = None
-    preconditions: _Preconditions | None = None
-    dry_run: list[str] | None = None
-
-    @classmethod
-    def read(cls, value: Any) -> "_Sent":
-        try:
-            return msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            told = 'DeleteOptions in version "v1" cannot be handled as a DeleteOptions'
-            raise errors.bad_request(f"{told}: {error}") from None
-
-
 @dataclass(frozen=True)
 class Options:
     """metav1.DeleteOptions, from the body or the query."""
@@ -88,12 +66,12 @@ class Options:
         return cls.told(request, body.decoded(request) if request.body else {})
 
     @classmethod
-    def told(cls, request: Request, value: Any) -> "Options":
+    def told(cls, request: Request, value: Json) -> "Options":
         """From what was sent, and from the query where that is silent."""
-        sent = _Sent.read(value)
-        grace = request.number("gracePeriodSeconds") if sent.grace_period_seconds is None else sent.grace_period_seconds
-        propagation = sent.propagation_policy or request.query.get("propagationPolicy", "")
-        orphan = sent.orphan_dependents
+        sent = read_as("meta.k8s.io", "v1", "DeleteOptions", value)
+        grace = sent.get("gracePeriodSeconds", request.number("gracePeriodSeconds"))
+        propagation = sent.get("propagationPolicy") or request.query.get("propagationPolicy", "")
+        orphan = sent.get("orphanDependents")
         if orphan is None and "orphanDependents" in request.query:
             orphan = request.flag("orphanDependents")
         if propagation and orphan is not None:
@@ -109,12 +87,12 @@ class Options:
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [cause])
         if orphan is not None:
             propagation = "Orphan" if orphan else "Background"
-        dry_run = sent.dry_run or ([request.query["dryRun"]] if request.query.get("dryRun") else [])
+        dry_run = sent.get("dryRun") or ([request.query["dryRun"]] if request.query.get("dryRun") else [])
         if dry_run and set(dry_run) != {"All"}:
             listed = msgspec.json.encode(dry_run).decode()
             raise errors.invalid("DeleteOptions", "meta.k8s.io", "", [unsupported_option("dryRun", listed, ["All"])])
-        preconditions = sent.preconditions or _Preconditions()
-        return cls(grace, propagation, preconditions.uid, preconditions.version, bool(dry_run))
+        preconditions = sent.get("preconditions") or {}
+        return cls(grace, propagation, preconditions.get("uid"), preconditions.get("resourceVersion"), bool(dry_run))
 
     def shown(self) -> Json:
         """As a webhook sees them."""

@@ -88,8 +88,7 @@ def report(request: Request, resource: Resource, problems: list[str]) -> None:
     if request.field_validation == "Warn":
         request.warnings.extend(problems)
         return
-    told = ", ".join(problems)
-    raise errors.bad_request(
-        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-        f"strict decoding error: {told}"
-    )
+    told = f"strict decoding error: {', '.join(problems)}"
+    refusal = errors.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {told}')
+    refusal.misfit = told
+    raise refusal

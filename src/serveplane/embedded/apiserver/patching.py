@@ -23,7 +23,6 @@ JSON_PATCH, MERGE, STRATEGIC = (
     "application/strategic-merge-patch+json",
 )
 APPLY = body.APPLY_CONFIGURATION
-APPLY_CBOR = "application/apply-patch+cbor"
 OPERATIONS = 10_000
 
 

@@ -7,6 +7,7 @@ from serveplane import http
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import body, errors, nodes
 from serveplane.embedded.apiserver.deleting import Options
+from serveplane.embedded.apiserver.kinds.builtin import read_as
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
@@ -23,7 +24,7 @@ BUDGETS = "poddisruptionbudgets.policy"
 
 async def binding(core: "Core", request: Request, resource: Resource) -> Answer:
     """The scheduler's decision: a pod gets its node, once."""
-    value = body.decoded(request)
+    value = read_as("", "v1", "Binding", body.decoded(request))
     name = request.target.name or (value.get("metadata") or {}).get("name", "")
     node = (value.get("target") or {}).get("name", "")
     if not node:
@@ -58,7 +59,7 @@ def _bind(core: "Core", live: Json, node: str, annotations: Json) -> None:
 
 async def eviction(core: "Core", request: Request, resource: Resource) -> Answer:
     """A deletion that asks the disruption budgets first."""
-    value = body.decoded(request)
+    value = read_as("policy", "v1", "Eviction", body.decoded(request))
     options = Options.told(request, value.get("deleteOptions") or {})
     record = found(core, resource, request.target.namespace, request.target.name)
     pod = record.value()

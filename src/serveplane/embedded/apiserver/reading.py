@@ -60,7 +60,7 @@ async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
 
 
 def _page(core: "Core", request: Request, resource: Resource, chosen: Selection) -> tuple[list[Record], Json]:
-    limit = request.number("limit") or 0
+    limit = max(request.number("limit") or 0, 0)
     token = request.query.get("continue", "")
     _check_match(request)
     if token or request.query.get("resourceVersionMatch") == "Exact":

@@ -107,6 +107,8 @@ def many(
     form: Form, resource: Resource, items: Iterable[bytes], metadata: Json, include: str = ""
 ) -> bytes | AsyncIterator[bytes]:
     """A whole list answer."""
+    if form.kind != OBJECT and not metadata.get("continue"):  # only plain lists of custom resources mention that there is no more
+        metadata = {key: item for key, item in metadata.items() if key != "continue"}
     if form.kind == TABLE:
         return errors.encoded(
             tables.table(resource, map(msgspec.json.decode, items), metadata, form.version, include, form.clock.now())

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from serveplane.embedded.apiserver import body, errors, managed, patching
+from serveplane.embedded.apiserver.kinds.builtin import read_as
 from serveplane.embedded.apiserver.printing.column import selector_text
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
@@ -75,11 +76,25 @@ async def scale(core: "Core", request: Request, resource: Resource) -> Answer:
 
 def _wanted(request: Request, current: Json) -> Json:
     """The Scale that was asked for."""
+    value = read_as("autoscaling", "v1", "Scale", _sent(request, current))
+    replicas = (value.get("spec") or {}).get("replicas") or 0
+    if replicas < 0:
+        cause = errors.Cause(
+            "FieldValueInvalid", f"Invalid value: {replicas}: must be greater than or equal to 0", "spec.replicas"
+        )
+        raise errors.invalid("Scale", "autoscaling", current["metadata"]["name"], [cause])
+    return value
+
+
+def _sent(request: Request, current: Json) -> Json:
     kind = body.media_type(request.headers)
     if request.method == "PUT":
-        value = body.decoded(request)
-    elif kind == patching.JSON_PATCH:
-        value = jsonpatch.json_patched(current, body.json_value(request.body))
+        return body.decoded(request)
+    if kind == patching.JSON_PATCH:
+        try:
+            value: Any = jsonpatch.json_patched(current, body.json_value(request.body))
+        except jsonpatch.PatchFailed:
+            raise errors.Refusal(422, "Invalid", "the server rejected our request due to an error in our request", {}) from None
     elif kind in (patching.MERGE, patching.STRATEGIC):
         value = jsonpatch.merge_patched(current, body.json_value(request.body))
     elif kind == patching.APPLY:
@@ -88,17 +103,8 @@ def _wanted(request: Request, current: Json) -> Json:
         raise errors.unsupported_media_type(
             kind, [patching.JSON_PATCH, patching.MERGE, patching.STRATEGIC, patching.APPLY]
         )
-    replicas = (value.get("spec") or {}).get("replicas") or 0
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise errors.bad_request(
-            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal into Go struct field '
-            "ScaleSpec.spec.replicas of type int32"
-        )
-    if replicas < 0:
-        cause = errors.Cause(
-            "FieldValueInvalid", f"Invalid value: {replicas}: must be greater than or equal to 0", "spec.replicas"
-        )
-        raise errors.invalid("Scale", "autoscaling", current["metadata"]["name"], [cause])
+    if not isinstance(value, dict):
+        raise errors.bad_request("the patched document is no object")
     return value
 
 

@@ -1,7 +1,8 @@
 """Who is calling: a client certificate, a token, somebody acting for somebody else, or nobody."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.auth import tokens
@@ -12,7 +13,7 @@ from serveplane.http import Peer
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
-AUTHENTICATED = "system:authenticated"
+AUTHENTICATED, AUTHENTICATION = "system:authenticated", "authentication.k8s.io"
 MOST_TOKENS = 4096
 
 
@@ -31,7 +32,11 @@ class Authenticator:
 
     def user(self, headers: Mapping[str, str], peer: Peer | None = None) -> User:
         found = self._certificate(peer) or self._bearer(headers.get("authorization", "")) or ANONYMOUS
-        return self._impersonated(found, headers) if "impersonate-user" in headers else found
+        if "impersonate-user" in headers:
+            return self._impersonated(found, headers)
+        if any(name.startswith("impersonate-") for name in headers):
+            raise errors.Refusal(500, "", "requested to impersonate without impersonating a user")
+        return found
 
     def _certificate(self, peer: Peer | None) -> User | None:
         if peer is None or not peer.certificate:
@@ -72,21 +77,33 @@ class Authenticator:
         """`kubectl --as`: allowed where RBAC grants `impersonate` on the user and on every group."""
         name = headers["impersonate-user"]
         groups = tuple(group.strip() for group in headers.get("impersonate-group", "").split(",") if group.strip())
+        uid, extra = headers.get("impersonate-uid", ""), dict(_extra(headers))
         wanted = [("users", "", name), *(("groups", "", group) for group in groups)]
         if name.startswith("system:serviceaccount:") and name.count(":") == 3:
             _, _, namespace, account = name.split(":")
             wanted[0] = ("serviceaccounts", namespace, account)
             groups = groups or ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         for resource, namespace, what in wanted:
-            asked = Attributes(user, "impersonate", "", resource, "", namespace, what)
-            if not self._core.authorizer.allows(asked):
-                raise errors.forbidden(
-                    resource,
-                    "",
-                    what,
-                    f'User "{user.name}" cannot impersonate resource "{resource}" in API group "" '
-                    + (f'in the namespace "{namespace}"' if namespace else "at the cluster scope"),
-                )
-        return User(
-            name, tuple(dict.fromkeys((*groups, AUTHENTICATED if name != ANONYMOUS.name else "system:unauthenticated")))
-        )
+            self._check_impersonation(user, Attributes(user, "impersonate", "", resource, "", namespace, what))
+        if uid:
+            self._check_impersonation(user, Attributes(user, "impersonate", AUTHENTICATION, "uids", "", "", uid))
+        for key, items in extra.items():
+            for item in items:
+                self._check_impersonation(user, Attributes(user, "impersonate", AUTHENTICATION, "userextras", key, "", item))
+        known = AUTHENTICATED if name != ANONYMOUS.name else "system:unauthenticated"
+        return User(name, tuple(dict.fromkeys((*groups, known))), uid, extra)
+
+    def _check_impersonation(self, user: User, asked: Attributes) -> None:
+        if self._core.authorizer.allows(asked):
+            return
+        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+        why = f'User "{user.name}" cannot impersonate resource "{resource}" in API group "{asked.group}" {where}'
+        raise errors.forbidden(asked.resource, asked.group, asked.name, why)
+
+
+def _extra(headers: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    prefix = "impersonate-extra-"
+    for name, value in headers.items():
+        if name.startswith(prefix):
+            yield unquote(name.removeprefix(prefix)), tuple(item.strip() for item in value.split(","))

@@ -1,5 +1,6 @@
 """Nobody can grant what they do not have, unless they may `escalate` (roles) or `bind` (bindings)."""
 
+from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,7 @@ from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.auth import rbac
 from serveplane.embedded.apiserver.auth.rbac import Attributes, Grant
 from serveplane.embedded.apiserver.request import User
+from serveplane.embedded.store import Key
 from serveplane.objects import Json
 
 if TYPE_CHECKING:
@@ -31,7 +33,17 @@ def check(core: "Core", write: "Write") -> None:
         reference = write.value["roleRef"]
         grant = Grant(write.value["metadata"].get("namespace", ""), reference["kind"], reference["name"])
         plural = "roles" if reference["kind"] == "Role" else "clusterroles"
-        _check_rules(core, write, core.authorizer.role_rules(grant), "bind", plural, reference["name"])
+        _check_rules(core, write, _role_rules(core, write, grant, plural), "bind", plural, reference["name"])
+
+
+def _role_rules(core: "Core", write: "Write", grant: Grant, plural: str) -> list[Json]:
+    """What is to be granted; a role that is not there can be bound only by who may bind any."""
+    bucket, namespace = (rbac.ROLES, grant.rolespace) if plural == "roles" else (rbac.CLUSTER_ROLES, "")
+    user, where = write.request.user, write.value["metadata"].get("namespace", "")
+    may_bind = core.authorizer.allows(Attributes(user, "bind", rbac.GROUP, plural, "", where, grant.role))
+    if not may_bind and core.store.get(bucket, Key(namespace, grant.role)) is None:
+        raise errors.not_found(write.resource.plural, rbac.GROUP, grant.role)
+    return core.authorizer.role_rules(grant)
 
 
 def _grant_changed(write: "Write") -> bool:
@@ -43,10 +55,10 @@ def _check_rules(core: "Core", write: "Write", rules: list[Json], verb: str, plu
     if core.authorizer.allows(Attributes(user, verb, rbac.GROUP, plural, "", namespace, name)):
         return
     held = list(core.authorizer.rules_for(user, namespace))
-    missing = [rule for rule in rules if not _covered(rule, held, user)]
+    missing = [single for rule in rules for single in _singles(rule) if not _covered(single, held, user)]
     if missing:
         groups = " ".join(f'"{group}"' for group in user.groups)
-        told = "\n".join(_told(rule) for rule in missing)
+        told = "\n".join(sorted(map(_told, _joined(missing))))
         why = f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC permissions not currently held:\n{told}'
         raise errors.forbidden(
             write.resource.plural, write.resource.group, write.value["metadata"].get("name", ""), why
@@ -63,6 +75,25 @@ def _covered(rule: Json, held: list[Json], user: User) -> bool:
     return all(
         any(_holds(own, verb, group, resource, name, user) for own in held) for verb, group, resource, name in asked
     )
+
+
+def _singles(rule: Json) -> Iterator[Json]:
+    """A rule as single permissions."""
+    for verb in rule.get("verbs") or ():
+        for path in rule.get("nonResourceURLs") or ():
+            yield {"verbs": [verb], "nonResourceURLs": [path]}
+        for group, resource in product(rule.get("apiGroups") or (), rule.get("resources") or ()):
+            for name in rule.get("resourceNames") or [""]:
+                yield {"apiGroups": [group], "resources": [resource], "verbs": [verb], **({"resourceNames": [name]} if name else {})}
+
+
+def _joined(rules: list[Json]) -> list[Json]:
+    """Single permissions with their verbs put together again, as the real server tells them."""
+    found: dict[str, Json] = {}
+    for rule in rules:
+        key = str({name: item for name, item in rule.items() if name != "verbs"})
+        found.setdefault(key, {**rule, "verbs": []})["verbs"] += rule["verbs"]
+    return list(found.values())
 
 
 def _holds(own: Json, verb: str, group: str, resource: str, name: str, user: User) -> bool:

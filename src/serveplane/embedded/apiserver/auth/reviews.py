@@ -33,7 +33,7 @@ async def token_review(core: "Core", request: Request, resource: Resource) -> An
     try:
         verified = core.authenticator.verified(value["spec"].get("token", ""))
     except tokens.BadToken as error:
-        return _answered(value, {"user": {}, "error": f"[invalid bearer token, {error}]"})
+        return _answered(value, {"user": {}, "error": str(error)})
     shared = [audience for audience in wanted if audience in verified.audiences]
     if not shared:
         return _answered(value, {"user": {}, "error": "token audiences do not match"})
@@ -49,6 +49,9 @@ async def access_review(core: "Core", request: Request, resource: Resource) -> A
     value = _review(core, request, resource)
     spec = value["spec"]
     extra = {key: tuple(items) for key, items in (spec.get("extra") or {}).items()}
+    if not spec.get("user") and not spec.get("groups"):
+        why = 'Invalid value: "": at least one of user or group must be specified'
+        raise errors.invalid("", "authorization.k8s.io", "", [errors.Cause("FieldValueInvalid", why, "spec.user")])
     user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
     return _decided(core, value, user)
 
@@ -74,7 +77,7 @@ def _attributes(spec: Json, user: User) -> Attributes:
             "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified",
             "spec.resourceAttributes",
         )
-        raise errors.invalid("SelfSubjectAccessReview", "authorization.k8s.io", "", [cause])
+        raise errors.invalid("", "authorization.k8s.io", "", [cause])
     return Attributes(
         user,
         resource.get("verb", ""),

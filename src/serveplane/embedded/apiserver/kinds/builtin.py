@@ -58,19 +58,23 @@ STRICT = frozenset(
 
 
 def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
-    struct = codec.struct_for(resource.group, resource.version, resource.kind)
-    if struct is None:
-        return value
     walk = codec.Walk()
-    try:
-        out = struct.read(value, walk, "")
-    except codec.WrongType as error:
-        told = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
-        refusal = errors.bad_request(told)
-        refusal.misfit = str(error)
-        raise refusal from None
+    out = read_as(resource.group, resource.version, resource.kind, value, walk)
     _report(problems, walk)
     return out
+
+
+def read_as(group: str, version: str, kind: str, value: Json, walk: codec.Walk | None = None) -> Json:
+    """A value as the server's own type would hold it; what it cannot hold is the client's mistake."""
+    struct = codec.struct_for(group, version, kind)
+    if struct is None:
+        return value
+    try:
+        return struct.read(value, walk or codec.Walk(), "")
+    except codec.WrongType as error:
+        refusal = errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}')
+        refusal.misfit = str(error)
+        raise refusal from None
 
 
 def converted(resource: Resource, value: Json, problems: list[str]) -> Json:

@@ -238,7 +238,7 @@ def _list(inner: Decoder, owner: str, kind: str) -> Decoder:
 
 
 def _map(inner: Decoder, owner: str, kind: str) -> Decoder:
-    strings = kind == "{s"
+    strings, amounts = kind == "{s", kind == "{q"
 
     def decode(value: Any, walk: Walk, path: str) -> Any:
         if not isinstance(value, dict):
@@ -252,7 +252,8 @@ def _map(inner: Decoder, owner: str, kind: str) -> Decoder:
         for key, item in value.items():
             try:
                 if item is not None:
-                    found[key] = inner(item, walk, f"{path}.{key}")
+                    new = inner(item, walk, f"{path}.{key}")
+                    found[key] = quantity.to_milli(new) if amounts else new
             except WrongType as error:
                 walk.remember(error)
         return found

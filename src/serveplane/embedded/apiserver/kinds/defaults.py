@@ -63,10 +63,6 @@ def _pod_spec(value: Json) -> None:
     account = value.get("serviceAccountName") or value.get("serviceAccount")
     if account:
         value["serviceAccountName"] = value["serviceAccount"] = account
-    if value.get("hostNetwork"):
-        for container in [*(value.get("containers") or []), *(value.get("initContainers") or [])]:
-            for port in container.get("ports") or ():
-                port.setdefault("hostPort", port.get("containerPort"))
 
 
 def _pod(value: Json) -> None:
@@ -75,6 +71,10 @@ def _pod(value: Json) -> None:
         if status.get(one) and not status.get(many):
             status[many] = [{"ip": status[one]}]
     spec.setdefault("enableServiceLinks", True)
+    if spec.get("hostNetwork"):  # of pods only: templates are left as they are
+        for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
+            for port in container.get("ports") or ():
+                port.setdefault("hostPort", port.get("containerPort"))
     for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
         resources = container["resources"]
         for name, amount in (resources.get("limits") or {}).items():

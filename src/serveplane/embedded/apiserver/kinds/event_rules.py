@@ -55,7 +55,8 @@ def changed_modern_event(value: Json, live: Json) -> Iterator[Cause]:
     if value.get("series") != live.get("series"):
         yield from _series(value)
     for field, old in SETTLED:
-        if (value.get(field) or None) != (live.get(field) or None):
+        new, before = value.get(field), live.get(field)
+        if new != before and (field == "related" or (new or None) != (before or None)):
             yield Cause("FieldValueInvalid", f"Invalid value: {_told(field, value.get(field))}: {IMMUTABLE}", old)
 
 

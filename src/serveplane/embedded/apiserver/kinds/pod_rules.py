@@ -1,6 +1,6 @@
 """What is checked of pods, their containers and volumes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from serveplane.embedded.apiserver.errors import Cause
@@ -41,6 +41,20 @@ def pod_spec(value: Json, path: str) -> Iterator[Cause]:
                 yield duplicate(f"{here}.name", container.get("name"))
             seen.add(container.get("name", ""))
             yield from _mounts(container, here, volumes)
+    yield from _host_ports(value.get("containers") or (), at(path, "containers"))
+
+
+def _host_ports(containers: Iterable[Json], path: str) -> Iterator[Cause]:
+    """No two containers can have the same port of the node."""
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        for number, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            told = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if told in seen:
+                yield duplicate(f"{path}[{index}].ports[{number}].hostPort", told)
+            seen.add(told)
 
 
 def _mounts(container: Json, path: str, volumes: set[Any]) -> Iterator[Cause]:

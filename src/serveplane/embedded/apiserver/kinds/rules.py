@@ -59,7 +59,8 @@ def _workload(kind: str, value: Json, path: str) -> Iterator[Cause]:
     selector = value.get("selector")
     labels = ((value.get("template") or {}).get("metadata") or {}).get("labels") or {}
     if selector is None:
-        yield missing(at(path, "selector"))
+        if kind != "daemonset":
+            yield missing(at(path, "selector"))
         yield _unmatched(labels, path)
         return
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
