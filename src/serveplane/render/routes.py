@@ -50,9 +50,10 @@ def routes(service: InferenceService, blueprint: Blueprint, shares: Shares, sett
     if not hosts.has_route(service, section):
         return []
     if not gateway_api:
-        return [ingress(service, blueprint, settings)]
-    return [*(_component_route(service, workload, shares, settings, blueprint) for workload in blueprint.stable),
-            _service_route(service, blueprint, shares, settings)]
+        return [] if any(workload.is_stopped for workload in blueprint.stable) else [ingress(service, blueprint, settings)]
+    running = [workload for workload in blueprint.stable if not workload.is_stopped]
+    found = [_component_route(service, workload, shares, settings, blueprint) for workload in running]
+    return found if len(running) < len(blueprint.stable) else [*found, _service_route(service, blueprint, shares, settings)]
 
 
 def _component_route(service: InferenceService, workload: Workload, shares: Shares, settings: Settings, blueprint: Blueprint) -> Json:

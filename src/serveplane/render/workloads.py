@@ -31,6 +31,11 @@ from serveplane.render.templates import metadata_values
 SERVICE_NAME_ENV = "INFERENCE_SERVICE_NAME"
 
 
+def is_stop(annotations: Mapping[str, str]) -> bool:
+    # KServe folds case for this annotation ("True" stops a service) but compares disable-auto-update exactly.
+    return annotations.get(keys.STOP, "").casefold() == "true"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """One Deployment's worth of a component."""
@@ -49,6 +54,11 @@ class Workload:
     @property
     def autoscaler_class(self) -> str:
         return self.annotations.get(keys.AUTOSCALER_CLASS, "hpa")
+
+    @property
+    def is_stopped(self) -> bool:
+        """By the component's own annotation: then nothing of it runs, and the others go on."""
+        return is_stop(self.annotations)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,20 @@ def test_stopping_wants_nothing_at_all(spelling: str) -> None:
     assert "url" not in status
 
 
+def test_a_component_may_be_stopped_alone() -> None:
+    raw = iris()
+    raw["spec"]["predictor"]["annotations"] = {"serving.kserve.io/stop": "true"}
+    raw["spec"]["transformer"] = {"containers": [{"name": "kserve-container", "image": "pre:1"}]}
+    seen = world(raw)
+    made = names(decide(seen))
+    assert not any(name.endswith("iris-predictor") for name in made)
+    assert {"Deployment iris-transformer", "HTTPRoute iris-transformer"} <= set(made)
+    assert "HTTPRoute iris" not in made
+    status = status_of(seen)
+    assert [told(status, kind).get("reason") for kind in ("Ready", "PredictorReady")] == ["Stopped", "Stopped"]
+    assert told(status, "TransformerReady")["status"] == "True"
+
+
 def test_canaries_stop_with_their_service() -> None:
     canary = {"trafficPercent": 25, "predictor": {"name": "v2", "model": {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://c"}}}
     status = status_of(world(iris(canary=[canary], stop="true")), {})

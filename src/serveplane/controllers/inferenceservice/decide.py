@@ -65,6 +65,8 @@ def _standard(world: World, head: Component, selection: Selection | None) -> Pla
 
 def workload_children(workload: Workload, settings: Settings) -> list[Json]:
     """A workload's own objects; the Service first, so that its name is known before the pods ask for it."""
+    if workload.is_stopped:
+        return []
     return [*services(workload, settings), *deployments(workload, settings), *autoscalers(workload, settings)]
 
 

@@ -101,6 +101,8 @@ def _running(scene: _Scene, error: str) -> Outcome:
 
 
 def _judge(scene: _Scene, workload: Workload) -> Judgement:
+    if workload.is_stopped:
+        return Judgement(FALSE, "Stopped", f"the {workload.kind.value} is stopped by its own annotation")
     names = [workload.name, *([workload.multi_node.name] if workload.multi_node else [])]
     live = [scene.live.get(ObjectRef(DEPLOYMENT, workload.namespace, name)) for name in names]
     judgement = judged(live, _pods(scene, workload), scene.world.now)

@@ -12,7 +12,7 @@ from serveplane.kube.kind import Kind, ObjectRef
 from serveplane.objects import Json
 from serveplane.render.facts import Facts
 from serveplane.render.runtimes import InvalidSpec, Selection
-from serveplane.render.workloads import Blueprint
+from serveplane.render.workloads import Blueprint, is_stop
 from serveplane.status.downloads import Download
 
 INFERENCE_SERVICE = Kind("serving.kserve.io/v1beta1", "InferenceService")
@@ -70,8 +70,7 @@ class World:
 
     @property
     def is_stopped(self) -> bool:
-        # KServe folds case for this annotation ("True" stops a service) but compares disable-auto-update exactly.
-        return self.service.annotations.get(keys.STOP, "").casefold() == "true"
+        return is_stop(self.service.annotations)
 
 
 @dataclass(frozen=True)
