@@ -38,7 +38,7 @@ def check(core: "Core", write: "Write") -> None:
 
 def _role_rules(core: "Core", write: "Write", grant: Grant, plural: str) -> list[Json]:
     """What is to be granted; a role that is not there can be bound only by who may bind any."""
-    bucket, namespace = (rbac.ROLES, grant.rolespace) if plural == "roles" else (rbac.CLUSTER_ROLES, "")
+    bucket, namespace = (rbac.ROLES, grant.namespace) if plural == "roles" else (rbac.CLUSTER_ROLES, "")
     user, where = write.request.user, write.value["metadata"].get("namespace", "")
     may_bind = core.authorizer.allows(Attributes(user, "bind", rbac.GROUP, plural, "", where, grant.role))
     if not may_bind and core.store.get(bucket, Key(namespace, grant.role)) is None:
