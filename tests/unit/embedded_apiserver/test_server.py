@@ -262,6 +262,44 @@ async def test_a_write_that_insists_on_no_version_outlasts_others(
     assert (status, answer["data"]["k"], left) == (200, "new", 0)
 
 
+PODS, ACCOUNTS = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/serviceaccounts"
+SCALE = "/apis/apps/v1/namespaces/default/replicasets/r/scale"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", SCALE, {"spec": [1]}), ("PUT", SCALE, {"spec": {"replicas": 10**30}}), ("PUT", SCALE, {"metadata": 5}),
+        ("PATCH", SCALE, [1]), ("PATCH", SCALE, {"spec": 5}), ("PATCH", SCALE, {"spec": {"replicas": "x"}}),
+        ("POST", f"{ACCOUNTS}/default/token", {"spec": 5}), ("POST", f"{ACCOUNTS}/default/token", {"spec": {"expirationSeconds": "x"}}),
+        ("POST", f"{ACCOUNTS}/default/token", {"spec": {"boundObjectRef": 5}}),
+        ("POST", f"{PODS}/p/binding", {"target": 5}), ("POST", f"{PODS}/p/binding", {"target": {"name": 5}}),
+        ("POST", f"{PODS}/p/eviction", {"deleteOptions": 5}), ("POST", f"{PODS}/p/eviction", {"metadata": 5}),
+    ],
+)  # fmt: skip
+async def test_what_fits_no_type_is_refused_below_names_too(call: Caller, method: str, path: str, body: Any) -> None:
+    await call("POST", ACCOUNTS, {"metadata": {"name": "default"}})
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await call("POST", PODS, {"metadata": {"name": "p"}, **template})
+    made = {"metadata": {"name": "r"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+    assert (await call("POST", "/apis/apps/v1/namespaces/default/replicasets", made))[0] == 201
+    content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    assert (await call(method, path, body, content))[0] == 400
+
+
+async def test_a_scale_that_cannot_be_patched(call: Caller) -> None:
+    made = {"metadata": {"name": "r"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {
+        "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}  # fmt: skip
+    await call("POST", "/apis/apps/v1/namespaces/default/replicasets", made)
+    steps = [{"op": "test", "path": "/spec/replicas", "value": 7}]
+    assert (await call("PATCH", SCALE, steps, "application/json-patch+json"))[0] == 422
+
+
+async def test_a_limit_below_zero_is_none(call: Caller) -> None:
+    await call("POST", MAPS, {"metadata": {"name": "a"}})
+    assert len((await call("GET", MAPS, query="limit=-5"))[1]["items"]) == 1
+
+
 @pytest.mark.parametrize(
     "options",
     [{"gracePeriodSeconds": "x"}, {"preconditions": "x"}, {"preconditions": {"uid": 5}}, {"dryRun": 5}, {"orphanDependents": "x"}],

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import body, errors
 from serveplane.embedded.apiserver.auth import tokens
-from serveplane.embedded.apiserver.kinds.builtin import read_as
+from serveplane.embedded.apiserver.kinds.typed import read_as
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource

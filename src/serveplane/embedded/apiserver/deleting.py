@@ -2,13 +2,13 @@
 
 import datetime
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import body, errors, representation
-from serveplane.embedded.apiserver.kinds.builtin import read_as
+from serveplane.embedded.apiserver.kinds.typed import read_as
 from serveplane.embedded.apiserver.reading import found, list_metadata
 from serveplane.embedded.apiserver.request import Answer, Request, unsupported_option
 from serveplane.embedded.apiserver.resources import Resource

@@ -7,7 +7,7 @@ from serveplane import http
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import body, errors, nodes
 from serveplane.embedded.apiserver.deleting import Options
-from serveplane.embedded.apiserver.kinds.builtin import read_as
+from serveplane.embedded.apiserver.kinds.typed import read_as
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from serveplane.embedded.apiserver import body, errors, managed, patching
-from serveplane.embedded.apiserver.kinds.builtin import read_as
+from serveplane.embedded.apiserver.kinds.typed import read_as
 from serveplane.embedded.apiserver.printing.column import selector_text
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request

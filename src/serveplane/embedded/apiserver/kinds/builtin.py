@@ -3,9 +3,9 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.errors import Cause
 from serveplane.embedded.apiserver.kinds import codec, strategies, validation
+from serveplane.embedded.apiserver.kinds.typed import read_as
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
 
@@ -62,19 +62,6 @@ def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
     out = read_as(resource.group, resource.version, resource.kind, value, walk)
     _report(problems, walk)
     return out
-
-
-def read_as(group: str, version: str, kind: str, value: Json, walk: codec.Walk | None = None) -> Json:
-    """A value as the server's own type would hold it; what it cannot hold is the client's mistake."""
-    struct = codec.struct_for(group, version, kind)
-    if struct is None:
-        return value
-    try:
-        return struct.read(value, walk or codec.Walk(), "")
-    except codec.WrongType as error:
-        refusal = errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}')
-        refusal.misfit = str(error)
-        raise refusal from None
 
 
 def converted(resource: Resource, value: Json, problems: list[str]) -> Json:
