@@ -142,7 +142,8 @@ def ingress(service: InferenceService, blueprint: Blueprint, settings: Settings)
 def _ingress_targets(service: InferenceService, blueprint: Blueprint) -> Iterator[tuple[str, str]]:
     """Hosts and their targets in KServe's order, by the table users have learnt from it.
 
-    With a transformer, its own host leads to the predictor: that is how callers bypass the transformer there.
+    With a transformer, its own host leads to the predictor: that is how callers bypass the transformer there. The predictor's own host
+    has its variant in it, unlike that of its HTTPRoute.
     """
     predictor = blueprint.predictor.name
     transformer, explainer = blueprint.workload(ComponentKind.TRANSFORMER), blueprint.workload(ComponentKind.EXPLAINER)
@@ -154,7 +155,7 @@ def _ingress_targets(service: InferenceService, blueprint: Blueprint) -> Iterato
         yield transformer_host, predictor
     elif explainer:
         yield explainer_host, explainer.name
-    yield component_name(service.name, ComponentKind.PREDICTOR), predictor
+    yield predictor, predictor
 
 
 def _ingress_rule(name: str, target: str) -> Json:

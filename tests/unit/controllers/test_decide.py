@@ -229,6 +229,19 @@ def test_a_mode_once_taken_stays() -> None:
     assert decide(world(iris({"deploymentMode": "Standard"}, deploymentMode="Serverless"))).children != ()
 
 
+@pytest.mark.parametrize("gateway_api", [True, False])
+def test_the_url_of_a_named_predictor_is_that_of_its_route(gateway_api: bool) -> None:
+    raw = iris()
+    raw["spec"]["predictor"]["name"] = "blue"
+    seen = world(raw, absent_kinds=frozenset() if gateway_api else frozenset((HTTP_ROUTE,)))
+    plan = decide(seen)
+    served_hosts = [host for child in plan.children for host in child["spec"].get("hostnames", [])]
+    served_hosts += [rule["host"] for child in plan.children if child["kind"] == "Ingress" for rule in child["spec"]["rules"]]
+    url = status_of(seen)["components"]["predictor"]["url"]
+    assert url == f"http://iris{'' if gateway_api else '-blue'}-predictor-ml.example.com"
+    assert url.removeprefix("http://") in served_hosts
+
+
 def test_without_the_gateway_api_an_ingress_serves() -> None:
     plan = decide(world(iris(), absent_kinds=frozenset({HTTP_ROUTE})))
     assert names(plan)[-1] == "Ingress iris"

@@ -258,8 +258,12 @@ def _component_urls(scene: _Scene) -> dict[ComponentKind, str]:
 
 
 def _component_url(scene: _Scene, kind: ComponentKind) -> str:
-    service = scene.world.service
-    return hosts.component_url(component_name(service.name, kind), service, scene.world.facts.settings.ingress)
+    """The host of an HTTPRoute is the same for all variants of a predictor, so that it outlives a promotion."""
+    service, section, blueprint = scene.world.service, scene.world.facts.settings.ingress, scene.plan.blueprint
+    workload = blueprint.workload(kind) if blueprint else None
+    is_routed = scene.world.uses_gateway_api and hosts.has_route(service, section)
+    name = component_name(service.name, kind) if is_routed or workload is None else workload.name
+    return hosts.component_url(name, service, section)
 
 
 def _stopped(scene: _Scene) -> Json:
