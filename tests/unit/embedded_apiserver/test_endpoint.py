@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from serveplane.embedded.apiserver import ADMIN
 from serveplane.embedded.apiserver.pki import Authority
 from serveplane.embedded.testing import api_server
 from serveplane.http import Client
@@ -54,3 +55,19 @@ async def test_a_warning_can_say_anything(tmp_path: Path) -> None:
         await client.close()
     assert heard[:3] == ['unknown field "поле"', 'unknown field "x, 299 - y"', 'unknown field "back\\slash""']
     assert 10 < len(heard) < 30
+
+
+async def test_somebody_may_be_in_several_groups(tmp_path: Path) -> None:
+    async with api_server(tmp_path / "data", https=True) as server:
+        server.core.authenticator.add_static("secret", ADMIN)
+        assert server.endpoint is not None
+        client = Client(tls=ssl.create_default_context(cafile=str(server.endpoint.ca_file)))
+        headers = [("Authorization", "Bearer secret"), ("Content-Type", "application/json"), ("Impersonate-User", "jane"),
+                   ("Impersonate-Group", "one"), ("Impersonate-Group", "two")]  # fmt: skip
+        path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+        try:
+            response = await client.request("POST", server.url + path, headers=headers, body=b"{}")
+            who = (await response.json())["status"]["userInfo"]
+        finally:
+            await client.close()
+    assert (who["username"], {"one", "two"} <= set(who["groups"])) == ("jane", True)

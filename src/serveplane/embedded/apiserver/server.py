@@ -92,7 +92,7 @@ class ApiServer:
         return listener
 
     async def _over_http(self, request: http.Request) -> http.Response:
-        headers = {name.lower(): value for name, value in request.headers.items()}
+        headers = _by_name(request.headers)
         try:
             body = await request.read(LIMIT)
         except http.PayloadTooLarge:
@@ -144,6 +144,15 @@ class ApiServer:
         if target is None:
             return dispatch.discovery_answer(self.core, request)
         return await dispatch.resource_answer(self.core, request)
+
+
+def _by_name(fields: http.Headers) -> dict[str, str]:
+    """In lower case; of one that is repeated, as the groups of whom somebody acts for, every value counts."""
+    found: dict[str, str] = {}
+    for name, value in fields.items():
+        key = name.lower()
+        found[key] = f"{found[key]},{value}" if key in found else value
+    return found
 
 
 def _refused(refusal: errors.Refusal) -> Answer:
