@@ -21,7 +21,7 @@ LEFT_OUT = {
     "flowcontrol.apiserver.k8s.io",
     "certificates.k8s.io",
 }
-LEFT_OUT_VERSIONS = {("autoscaling", "v1")}
+LEFT_OUT_VERSIONS: set[tuple[str, str]] = set()
 GROUP_ORDER = [
     "",
     "apps",

@@ -33,6 +33,12 @@ TAINTED = {
 }  # the real server taints new nodes until a controller says they are ready; there is no such controller here
 
 
+@pytest.fixture
+def both(real: Api, bare: Api) -> Both:
+    """Without the loops: nobody counts or protects beside the real server."""
+    return Both(bare, real)
+
+
 def _object(sample: Sample, name: str, space: str) -> dict[str, Any]:
     value = sample.object(name)
     if sample.kind == "Event":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from serveplane.embedded.apiserver import errors
+from serveplane.embedded.apiserver.autoscalers import newer, older
 from serveplane.embedded.apiserver.resources import EVENT_BUCKET, Resource
 from serveplane.objects import Json
 
@@ -42,6 +43,8 @@ class Converter:
 
     def _refresh(self) -> None:
         for resource in self._core.registry:
+            if resource.first_autoscaler:
+                continue
             if resource.custom is None:
                 self._storage.setdefault(resource.bucket, resource)  # of events, core/v1 comes first
             else:
@@ -64,6 +67,8 @@ class Converter:
                 if not resource.group
                 else [errors.encoded(modern_event(msgspec.json.decode(item))) for item in items]
             )
+        if resource.first_autoscaler:
+            return [errors.encoded(older(msgspec.json.decode(item))) for item in items]
         if resource.custom is None or not resource.custom.definition.converts:
             return items
         return await resource.custom.definition.conversion.encoded(self._core, resource, items)
@@ -71,6 +76,8 @@ class Converter:
     async def from_storage(self, resource: Resource, value: Json) -> Json:
         if resource.bucket == EVENT_BUCKET:
             return modern_event(value) if resource.group else value
+        if resource.first_autoscaler:
+            return older(value)
         if resource.custom is None or not resource.custom.definition.converts:
             return value
         return (await resource.custom.definition.conversion.values(self._core, resource, [value]))[0]
@@ -78,6 +85,8 @@ class Converter:
     async def to_storage(self, resource: Resource, value: Json) -> Json:
         if resource.bucket == EVENT_BUCKET:
             return core_event(value) if resource.group else value
+        if resource.first_autoscaler:
+            return newer(value)
         if resource.custom is None or not resource.custom.definition.converts:
             return value
         storage: Any = resource.custom.definition.storage_resource

@@ -186,7 +186,7 @@ class Deleting:
                 continue
             gone.append(record.data)
             await self._delete_latest(core, request, resource, record, options)
-        items = await core.convert.many(resource, gone) if resource.custom or resource.bucket == "events" else gone
+        items = await core.convert.many(resource, gone) if resource.converts else gone
         return Answer(200, representation.many(form, resource, items, list_metadata(resource, core.store.version)))
 
     async def _delete_latest(

@@ -2,7 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.apiserver import body, discovery, errors, patching, reading, subresources, watching, writing
+from serveplane.embedded.apiserver import (
+    autoscaling,
+    body,
+    discovery,
+    errors,
+    openapi,
+    patching,
+    reading,
+    subresources,
+    watching,
+    writing,
+)
 from serveplane.embedded.apiserver.auth import rbac
 from serveplane.embedded.apiserver.auth.rbac import Attributes
 from serveplane.embedded.apiserver.request import Answer, Request
@@ -88,6 +99,8 @@ async def _main(core: "Core", request: Request, resource: Resource, wanted: str)
             return await reading.list_(core, request, resource)
         case "watch":
             return watching.watch(core, _one_name(request), resource)
+        case "create" | "update" | "patch" if resource.first_autoscaler:
+            return await autoscaling.WRITES[wanted](core, request, resource)
         case "create":
             special = subresources.REVIEWS.get((resource.group, resource.plural))
             return await (special(core, request, resource) if special else writing.create(core, request, resource))
@@ -111,8 +124,8 @@ def _one_name(request: Request) -> Request:
 def discovery_answer(core: "Core", request: Request) -> Answer:
     if request.path.startswith("/openapi/v3") and request.method == "GET":
         return core.openapi.answer(request)
-    if request.path == "/openapi/v2":  # clients fall back to v3, or do without
-        raise errors.not_acceptable("application/json")
+    if request.path == "/openapi/v2":
+        return openapi.older(request)
     found = discovery.answer(core.registry, request) if request.method in ("GET", "HEAD") else None
     if found is None:
         raise errors.no_such_path()

@@ -29,6 +29,20 @@ _QUERY = {
 }
 
 
+OLDER_MEDIA = "application/com.github.proto-openapi.spec.v2"
+OLDER_EMPTY = b"\x0a\x032.0\x12\x16\x0a\x0aKubernetes\x12\x08v1.34.4" + b"\x42\x00"
+"""A document of the second version, as its protobuf has it: title and version, and no paths."""
+
+
+def older(request: Request) -> Answer:
+    """`/openapi/v2` describes nothing. Clients look there for what they did not find in v3, and an error would end them: kubectl, for one,
+    whenever it applies a List.
+    """
+    if OLDER_MEDIA in request.headers.get("accept", ""):
+        return Answer(200, OLDER_EMPTY, f"{OLDER_MEDIA}@v1.0+protobuf")
+    return Answer(200, errors.encoded({"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}}))
+
+
 class OpenApi:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

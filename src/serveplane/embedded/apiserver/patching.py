@@ -36,11 +36,10 @@ async def patch(core: "Core", request: Request, resource: Resource, subresource:
     content = body.json_value(request.body)
     _check_content(kind, content)
 
-    async def patched(live: Json) -> Json:
-        value = _patched(kind, live, content, resource)
-        return _checked(core, request, resource, live, value)
+    async def changed(live: Json) -> Json:
+        return _checked(core, request, resource, live, patched(kind, live, content, resource))
 
-    data = await change(core, request, resource, patched, subresource)
+    data = await change(core, request, resource, changed, subresource)
     return Answer(200, await shown(core, request, resource, data))
 
 
@@ -59,7 +58,7 @@ def _check_content(kind: str, content: Any) -> None:
         )
 
 
-def _patched(kind: str, live: Json, content: Any, resource: Resource) -> Json:
+def patched(kind: str, live: Json, content: Any, resource: Resource) -> Json:
     try:
         if kind == JSON_PATCH:
             result: Any = jsonpatch.json_patched(live, content)

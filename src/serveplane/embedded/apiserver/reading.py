@@ -9,7 +9,7 @@ import msgspec
 from serveplane.embedded.apiserver import errors, representation
 from serveplane.embedded.apiserver.request import Answer, Request, unsupported_option
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.selecting import Selection, selection
+from serveplane.embedded.apiserver.selecting import Selection, check_syntax, selection
 from serveplane.embedded.store import Expired, Key, Record
 from serveplane.objects import Json
 
@@ -43,7 +43,7 @@ async def get(core: "Core", request: Request, resource: Resource) -> Answer:
     record = found(core, resource, request.target.namespace, request.target.name)
     form = representation.negotiated(request.headers, core.clock)
     data = record.data
-    if resource.custom is not None or resource.bucket == "events":
+    if resource.converts:
         data = await core.convert.one(resource, data)
     return Answer(200, representation.one(form, resource, data, request.query.get("includeObject", "")))
 
@@ -51,10 +51,12 @@ async def get(core: "Core", request: Request, resource: Resource) -> Answer:
 async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
     form = representation.negotiated(request.headers, core.clock)
     request.number("limit")
+    check_syntax(request)
+    _check_match(request)
     chosen = selection(request, resource)
     records, metadata = _page(core, request, resource, chosen)
     items: Iterable[bytes] = [record.data for record in records]
-    if resource.custom is not None or resource.bucket == "events":
+    if resource.converts:
         items = await core.convert.many(resource, list(items))
     return Answer(200, representation.many(form, resource, items, metadata, request.query.get("includeObject", "")))
 
@@ -62,7 +64,6 @@ async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
 def _page(core: "Core", request: Request, resource: Resource, chosen: Selection) -> tuple[list[Record], Json]:
     limit = max(request.number("limit") or 0, 0)
     token = request.query.get("continue", "")
-    _check_match(request)
     if token or request.query.get("resourceVersionMatch") == "Exact":
         return _exact(core, request, resource, chosen, limit, token)
     _check_version(core, request)

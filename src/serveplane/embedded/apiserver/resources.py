@@ -13,7 +13,7 @@ from serveplane.objects import Json, schema
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.crd.definition import Version
 
-EVENT_BUCKET = "events"
+EVENT_BUCKET, AUTOSCALERS = "events", "horizontalpodautoscalers.autoscaling"
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,16 @@ class Resource:
     @property
     def full_name(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def first_autoscaler(self) -> bool:
+        """Whether this is the version of autoscalers that nothing is stored in."""
+        return self.bucket == AUTOSCALERS and self.version == "v1"
+
+    @property
+    def converts(self) -> bool:
+        """Whether what is stored may have another form than what is answered."""
+        return self.custom is not None or self.bucket == EVENT_BUCKET or self.first_autoscaler
 
     @property
     def stored(self) -> bool:

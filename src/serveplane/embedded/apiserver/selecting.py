@@ -93,6 +93,12 @@ def _field(value: Json, path: str) -> str:
     return "0" if path == "status.replicas" and not found else found
 
 
+def check_syntax(request: Request) -> None:
+    """Selectors are read first; whether a kind has the fields they speak of is asked later."""
+    _labels(request)
+    _parsed_fields(request)
+
+
 def selection(request: Request, resource: Resource) -> Selection:
     namespace = request.target.namespace if resource.namespaced and request.target.namespace else None
     labels, fields = _labels(request), _fields(request, resource)
@@ -110,14 +116,16 @@ def _labels(request: Request) -> selectors.LabelSelector:
         raise errors.bad_request(str(error)) from None
 
 
-def _fields(request: Request, resource: Resource) -> selectors.FieldSelector:
+def _parsed_fields(request: Request) -> selectors.FieldSelector:
     text = request.query.get("fieldSelector", "")
-    if not text:
-        return selectors.FieldSelector()
     try:
-        parsed = selectors.parse_fields(text)
+        return selectors.parse_fields(text) if text else selectors.FieldSelector()
     except selectors.BadSelector as error:
         raise errors.bad_request(str(error)) from None
+
+
+def _fields(request: Request, resource: Resource) -> selectors.FieldSelector:
+    parsed = _parsed_fields(request)
     known, names = selectable(resource), _names(resource)
     for path, _, _ in parsed.terms:
         if path not in known and path not in names:

@@ -13,7 +13,7 @@ from serveplane.embedded.apiserver.kinds.strategies import TEMPLATE_GENERATION
 from serveplane.embedded.apiserver.reading import parse_version, too_large_version
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.selecting import Selection, selection
+from serveplane.embedded.apiserver.selecting import Selection, check_syntax, selection
 from serveplane.embedded.store import Change, Expired, Record
 from serveplane.embedded.store.records import DELETED, frame
 from serveplane.objects import Json
@@ -36,6 +36,8 @@ class Watch:
     def __init__(self, core: "Core", request: Request, resource: Resource) -> None:
         self._core = core
         self._resource = resource
+        check_syntax(request)
+        _check_options(request)
         self._chosen: Selection = selection(request, resource)
         include = request.query.get("includeObject", "")
         self._form = representation.negotiated(request.headers, core.clock)
@@ -43,21 +45,12 @@ class Watch:
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._initial = request.flag("sendInitialEvents")
         self._text = request.query.get("resourceVersion", "")
-        self._converts = resource.custom is not None or resource.bucket == "events"
+        self._converts = resource.converts
         self._plain = self._form.kind == representation.OBJECT and not self._converts
         self._seconds = float(request.number("timeoutSeconds") or 0) or SHORTEST_DEFAULT * (1 + core.clock.random())
-        self._check(request)
+        self._check()
 
-    def _check(self, request: Request) -> None:
-        match = request.query.get("resourceVersionMatch", "")
-        why = ""
-        if "sendInitialEvents" in request.query and match != "NotOlderThan":
-            why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        elif match and "sendInitialEvents" not in request.query:
-            why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        if why:
-            cause = errors.Cause("FieldValueForbidden", why, "resourceVersionMatch")
-            raise errors.invalid("ListOptions", "meta.k8s.io", "", [cause])
+    def _check(self) -> None:
         if self._text and parse_version(self._text) > self._core.store.version and self._initial:
             raise too_large_version(parse_version(self._text), self._core.store.version)
 
@@ -176,3 +169,15 @@ async def wait(future: "asyncio.Future[None]", seconds: float) -> bool:
     """Whether the future came within that time; it is shared, so it is never cancelled from here."""
     done, _ = await asyncio.wait([future], timeout=seconds)
     return bool(done)
+
+
+def _check_options(request: Request) -> None:
+    match = request.query.get("resourceVersionMatch", "")
+    why = ""
+    if "sendInitialEvents" in request.query and match != "NotOlderThan":
+        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    elif match and "sendInitialEvents" not in request.query:
+        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+    if why:
+        cause = errors.Cause("FieldValueForbidden", why, "resourceVersionMatch")
+        raise errors.invalid("ListOptions", "meta.k8s.io", "", [cause])

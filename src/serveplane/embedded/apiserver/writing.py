@@ -339,7 +339,7 @@ def _timeless(entry: Json) -> Json:
 
 async def shown(core: "Core", request: Request, resource: Resource, data: bytes) -> bytes:
     """The answer to a write, in the form and version that were asked for."""
-    if resource.custom is not None or resource.bucket == "events":
+    if resource.converts:
         data = await core.convert.one(resource, data)
     return representation.one(
         representation.negotiated(request.headers, core.clock), resource, data, request.query.get("includeObject", "")

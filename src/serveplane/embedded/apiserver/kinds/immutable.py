@@ -15,7 +15,10 @@ PATHS: dict[str, tuple[str, ...]] = {
     "deployments.apps": ("spec.selector",),
     "replicasets.apps": ("spec.selector",),
     "daemonsets.apps": ("spec.selector",),
-    "jobs.batch": ("spec.selector", "spec.completionMode", "spec.podFailurePolicy"),
+    "jobs.batch": (
+        "spec.selector", "spec.completionMode", "spec.podFailurePolicy", "spec.backoffLimitPerIndex", "spec.managedBy",
+        "spec.successPolicy",
+    ),
     "secrets": ("type",),
     "runtimeclasses.node.k8s.io": ("handler",),
     "endpointslices.discovery.k8s.io": ("addressType",),
@@ -91,11 +94,12 @@ def _job(value: Json, live: Json) -> Iterator[Cause]:
     suspended = live["spec"].get("suspend") and not (live.get("status") or {}).get("startTime")
     if value["spec"].get("template") != live["spec"].get("template") and not suspended:
         yield _changed("spec.template", value["spec"].get("template"))
-    if (
-        value["spec"].get("completions") != live["spec"].get("completions")
-        and value["spec"].get("completionMode") != "Indexed"
-    ):
-        yield _changed("spec.completions", value["spec"].get("completions"))
+    wanted, before = value["spec"].get("completions"), live["spec"].get("completions")
+    if wanted != before and value["spec"].get("completionMode") != "Indexed":
+        yield _changed("spec.completions", wanted)
+    elif wanted not in (None, before, value["spec"].get("parallelism")):
+        why = "can only be modified in tandem with spec.parallelism"
+        yield Cause("FieldValueInvalid", f"Invalid value: {wanted}: {why}", "spec.completions")
 
 
 def _service(value: Json, live: Json) -> Iterator[Cause]:

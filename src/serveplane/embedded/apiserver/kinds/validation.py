@@ -24,7 +24,7 @@ ONLY_NEW = frozenset({"priorityclasses.scheduling.k8s.io"})
 """Kinds of which an update is asked only what it changed."""
 _RBAC = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 _ROLES = frozenset(f"{plural}.rbac.authorization.k8s.io" for plural in _RBAC)
-TWICE = _ROLES | {"persistentvolumes", "persistentvolumeclaims", "networkpolicies.networking.k8s.io"}
+TWICE = _ROLES | {"jobs.batch", "persistentvolumes", "persistentvolumeclaims", "networkpolicies.networking.k8s.io"}
 """Kinds that the real server looks at twice in an update, and says so twice."""
 
 

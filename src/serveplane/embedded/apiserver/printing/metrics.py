@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from serveplane.embedded.apiserver.autoscalers import newer
 from serveplane.embedded.apiserver.printing.column import NONE, field
 from serveplane.objects import Json
 
@@ -12,6 +13,8 @@ SHOWN = 2
 
 
 def metrics(value: Json) -> str:
+    if value.get("apiVersion") == "autoscaling/v1":
+        value = newer(value)
     wanted, seen = field(value, "spec.metrics") or [], field(value, "status.currentMetrics") or []
     shown = [_metric(metric, seen[index] if index < len(seen) else {}) for index, metric in enumerate(wanted)]
     if not shown:
