@@ -69,7 +69,7 @@ def converted(resource: Resource, value: Json, problems: list[str]) -> Json:
     struct = codec.struct_for(resource.group, resource.version, resource.kind)
     if struct is None:
         return value
-    walk = codec.Walk(converting=True)
+    walk = codec.Walk(converting=True, as_given=isinstance(problems, codec.Findings))
     out = struct.decode(value, walk, "")
     _report(problems, walk)
     return out

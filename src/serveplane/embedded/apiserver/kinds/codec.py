@@ -38,14 +38,16 @@ class WrongType(Exception):
 class Walk:
     """What one walk collects: unknown fields by path."""
 
-    __slots__ = ("converting", "defaults", "emptied", "unknown", "wrong")
+    __slots__ = ("as_given", "converting", "defaults", "emptied", "unknown", "wrong")
 
-    def __init__(self, defaults: bool = True, converting: bool = False) -> None:
+    def __init__(self, defaults: bool = True, converting: bool = False, as_given: bool = False) -> None:
         self.unknown: list[str] = []
         self.defaults = defaults
         self.wrong: WrongType | None = None
         self.emptied: dict[str, str] = {}
         """Lists and maps that were given empty, by path: Go tells that from nothing, and what is stored does not."""
+        self.as_given = as_given
+        """Leave lists that were given empty as they are, until owners are known: `settle` then makes nothing of them."""
         self.converting = converting
         """From a value instead of a text: other words for what does not fit, and numbers are cut."""
 
@@ -142,7 +144,9 @@ class Struct:
                 walk.remember(error)
                 continue
             if new or not field[1]:
-                out[key] = new if new or key not in self.lists else None
+                out[key] = new if new or key not in self.lists or walk.as_given else None
+                if new == [] and walk.as_given:
+                    walk.emptied[f"{path}.{key}" if path else key] = "[]"
             elif item == [] or item == {}:
                 walk.emptied[f"{path}.{key}" if path else key] = "{}" if item == {} else "[]"
         for key, empty in self.always:
@@ -396,3 +400,20 @@ def struct_for(group: str, version: str, kind: str) -> Struct | None:
     package = {"": "core", "rbac.authorization.k8s.io": "rbac"}.get(group, group.split(".")[0])
     name = f"{package}.{version}.{kind}"
     return struct(name).prepare() if name in table() else None
+
+
+_STEP = re.compile(r"[^.\[\]]+|\[\d+\]")
+
+
+def settle(value: Json, emptied: Iterable[str]) -> None:
+    """Make nothing of the lists at these paths, where they are still there and empty: that is how they are stored."""
+    for path in emptied:
+        *steps, last = _STEP.findall(path)
+        holder: Any = value
+        for step in steps:
+            try:
+                holder = holder[int(step[1:-1])] if step[0] == "[" else holder.get(step)
+            except (AttributeError, IndexError, KeyError, TypeError):
+                break
+        if isinstance(holder, dict) and holder.get(last) == []:
+            holder[last] = None

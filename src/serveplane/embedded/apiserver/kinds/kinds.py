@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.crd import checks, registrar
-from serveplane.embedded.apiserver.kinds import builtin, custom, warnings
+from serveplane.embedded.apiserver.kinds import builtin, codec, custom, warnings
 from serveplane.embedded.apiserver.kinds.metadata import check_metadata, check_metadata_update
 from serveplane.embedded.apiserver.request import Request
 from serveplane.embedded.apiserver.resources import EVENT_BUCKET, Resource
@@ -53,6 +53,7 @@ class Kinds:
 
     def prepare_create(self, core: "Core", write: "Write") -> None:
         """What the server alone sets, whatever admission made of the object."""
+        codec.settle(write.value, write.request.emptied)
         (custom if write.resource.custom else builtin).prepare_create(core, write.resource, write.value)
 
     def check_create(self, core: "Core", write: "Write") -> None:
@@ -67,6 +68,7 @@ class Kinds:
 
     def prepare_update(self, core: "Core", write: "Write") -> None:
         """What an update can not change is put back; generation counts changes of intent."""
+        codec.settle(write.value, write.request.emptied)
         self.keep_server_fields(write)
         (custom if write.resource.custom else builtin).prepare_update(core, write)
 

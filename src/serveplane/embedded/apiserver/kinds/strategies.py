@@ -106,6 +106,12 @@ def _volume(core: "Core", resource: Resource, value: Json) -> None:
     value["status"] = {"phase": "Pending", "lastPhaseTransitionTime": timestamp(core.clock.now())}
 
 
+def _limit_range(core: "Core", resource: Resource, value: Json) -> None:
+    """Ranges alone need no name."""
+    if not value["metadata"].get("name"):
+        value["metadata"]["name"] = core.clock.uuid()
+
+
 def _job(core: "Core", resource: Resource, value: Json) -> None:
     """A Job's pods are told apart by its uid, unless the author took that on."""
     spec, uid = value["spec"], value["metadata"]["uid"]
@@ -243,6 +249,7 @@ _CREATE: dict[str, Create] = {
     "namespaces": _namespace,
     "persistentvolumes": _volume,
     "persistentvolumeclaims": _claim,
+    "limitranges": _limit_range,
     "jobs.batch": _job,
     "services": _service,
 }
