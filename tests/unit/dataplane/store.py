@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+PIECE = 256 << 10
+
 
 @dataclass
 class Store:
@@ -22,6 +24,7 @@ class Store:
     cuts_left: int = 0
     stall_after: int | None = None
     stalls_left: int = 0
+    pause: float = 0.0                    # seconds between any two pieces of a body
     busy_left: int = 0                    # answers 503
     lives: int | None = None              # requests, then it only ever answers 503
     region: str = ""                      # of S3: whoever signs for another is told
@@ -121,6 +124,10 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
             self.connection.shutdown(2)
             self.close_connection = True
+        elif store.pause:
+            for at in range(0, len(body), PIECE):
+                self.wfile.write(body[at:at + PIECE])
+                store.released.wait(store.pause)
         else:
             self.wfile.write(body)
 

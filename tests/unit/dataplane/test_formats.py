@@ -1,5 +1,8 @@
 """Finding and reading model files, and what is said when that fails."""
+import pickle
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -117,6 +120,18 @@ def test_another_version_of_scikit_learn_is_named_with_the_way_out() -> None:
     assert sentence.startswith("model.joblib was saved by scikit-learn 0.20.3 and cannot be loaded by ")
     assert sentence.endswith("pip install scikit-learn==0.20.3, or save the model again")
     assert "needs the Python module mylib" in _why(Path("m.pkl"), "1.0", ModuleNotFoundError("no", name="mylib"))
+
+
+def test_a_file_of_an_old_scikit_learn_says_which_one_would_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As 0.20 wrote them: by a module that is long gone."""
+    old = type("LogisticRegression", (), {"__module__": "sklearn.linear_model.logistic"})
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model.logistic", SimpleNamespace(LogisticRegression=old))
+    model = old()
+    vars(model).update(C=1.0, _sklearn_version="0.20.3")
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps(model, 2))
+    monkeypatch.undo()
+    with pytest.raises(CannotLoad, match=r"saved by scikit-learn 0\.20\.3 and cannot be loaded by \d.*pip install scikit-learn==0\.20\.3"):
+        open_model("m", tmp_path, FormatOptions()).load()
 
 
 def test_rules_for_pickles(tmp_path: Path) -> None:

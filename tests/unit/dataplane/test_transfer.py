@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from serveplane.dataplane.storage import wire
+from serveplane.dataplane.storage import transfer, wire
 from serveplane.dataplane.storage.deadline import Deadline
 from serveplane.dataplane.storage.download import download
 from serveplane.dataplane.storage.errors import Changed, Corrupt, DeadlineOver, Interrupted, NotFound, StorageError
 from serveplane.dataplane.storage.files import Patterns, RemoteFile
+from serveplane.dataplane.storage.moving import Mover
 from serveplane.dataplane.storage.staging import FOLDER, Journal, Staging
 from serveplane.dataplane.storage.transfer import TransferSettings
 from tests.counts import SEED
@@ -46,6 +47,17 @@ def test_a_large_file_comes_in_pieces(store: Store, tmp_path: Path) -> None:
     assert (tmp_path / "model.bin").read_bytes() == CONTENT
     assert os.listdir(tmp_path) == ["model.bin"]
     assert sum("Range" in headers for _, _, headers in store.asked) == 7   # the first byte, then six pieces
+
+
+def test_threads_that_only_wait_for_each_other_leave_and_enough_stay(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(Mover, "is_idle", lambda self: True)
+    monkeypatch.setattr(transfer, "ENOUGH", 2)
+    may_leave = transfer.Transfer._may_leave
+    monkeypatch.setattr(transfer.Transfer, "_may_leave", lambda self: asked.append(may_leave(self)) or asked[-1])
+    fetch(store, tmp_path)
+    assert (tmp_path / "model.bin").read_bytes() == CONTENT
+    assert (len(asked), sum(asked)) == (6, 2)   # six pieces, four threads
 
 
 def test_a_server_without_ranges_is_read_in_one_go(store: Store, tmp_path: Path) -> None:

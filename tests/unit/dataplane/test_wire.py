@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serveplane.dataplane.storage import wire
+from serveplane.dataplane.storage import moving, wire
 from serveplane.dataplane.storage.connection import Response
+from serveplane.dataplane.storage.errors import Interrupted
 from serveplane.dataplane.storage.moving import Mover, Target
 from serveplane.dataplane.storage.wire import Broken, TooLate, Wire
 
@@ -66,9 +67,10 @@ def body_of(connection: Wire, size: int = 1000) -> bytes:
 @given(cuts=st.lists(st.integers(1, 400), max_size=6), size=st.sampled_from([1, 7, 1000, 20_000]))
 def test_a_body_is_the_same_however_it_arrives(kind: str, cuts: list[int], size: int) -> None:
     places = [0, *sorted(cuts), len(GOOD[kind])]
-    with answering(*(GOOD[kind][start:end] for start, end in pairwise(places))) as connection:
+    kept = kind in ("length", "chunks", "early hints")
+    with answering(*(GOOD[kind][start:end] for start, end in pairwise(places)), hang=kept) as connection:
         assert body_of(connection, size) == BODY
-        assert connection.free == (kind in ("length", "chunks", "early hints"))
+        assert connection.free == kept
 
 
 @pytest.mark.parametrize("raw", [
@@ -100,19 +102,10 @@ def test_waiting_is_interrupted_every_tick(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(ticks) == 5
 
 
-@pytest.mark.parametrize("refused", ["nobody", "the file", "the socket"])
-def test_bytes_reach_the_file_whoever_refuses_to_splice(refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, used = os.splice, []
-
-    def splice(source: int, target: int, count: int, **more: int) -> int:
-        used.append(refused)
-        if refused == ("the file" if "offset_dst" in more else "the socket"):
-            raise OSError(22, "Invalid argument")
-        return real(source, target, count, **more)
-
-    monkeypatch.setattr(os, "splice", splice)
-    content, mover, reached = BODY * 30, Mover(), 0
-    target = Target(os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT), threading.Lock())
+def moved(path: Path, content: bytes) -> None:
+    """A body to a file, by whatever way a mover finds."""
+    mover, reached = Mover(), 0
+    target = Target(os.open(path, os.O_RDWR | os.O_CREAT), threading.Lock())
 
     def written(count: int) -> None:
         nonlocal reached
@@ -124,8 +117,45 @@ def test_bytes_reach_the_file_whoever_refuses_to_splice(refused: str, tmp_path: 
             pass
     mover.close()
     os.close(target.descriptor)
-    assert (tmp_path / "file").read_bytes() == content
+
+
+@pytest.mark.parametrize("refused", ["nobody", "the file", "the socket"])
+def test_bytes_reach_the_file_whoever_refuses_to_splice(refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, used = os.splice, []
+
+    def splice(source: int, target: int, count: int, **more: int) -> int:
+        used.append(refused)
+        if refused == ("the file" if "offset_dst" in more else "the socket"):
+            raise OSError(22, "Invalid argument")
+        return real(source, target, count, **more)
+
+    monkeypatch.setattr(os, "splice", splice)
+    monkeypatch.setattr(moving, "BUFFER", 65_536)   # several pipes
+    moved(tmp_path / "file", BODY * 30)
+    assert (tmp_path / "file").read_bytes() == BODY * 30
     assert (len(used) > 1) == (refused != "the socket")
+
+
+def test_what_is_in_a_pipe_is_written_though_somebody_wants_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "BUFFER", 65_536)
+    content, arrivals, written, mover = BODY * 30, list[int](), list[int](), Mover()
+
+    def arrived(count: int) -> None:
+        arrivals.append(count)
+        if len(arrivals) == 2:
+            raise Interrupted("stopped")
+
+    target = Target(os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT), threading.Lock())
+    with listening(OK + b"Content-Length: %d\r\n\r\n" % len(content) + content) as connection:
+        response = Response(connection.exchange("GET", "/", {}), connection, "http://h/")
+        with contextlib.suppress(Interrupted):
+            while mover.move(response, target, sum(written), len(content) - sum(written), arrived, written.append):
+                pass
+    mover.close()
+    os.close(target.descriptor)
+    assert len(arrivals) == 2
+    assert (tmp_path / "file").read_bytes() == content[:sum(arrivals)]
+    assert sum(written) == sum(arrivals)
 
 
 @contextlib.contextmanager

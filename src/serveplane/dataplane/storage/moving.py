@@ -2,6 +2,9 @@
 
 All three leave Python's lock alone. `splice` never brings the bytes into the process, which saves one of two copies; it needs a plain
 connection (TLS is undone in the process) and a file system that takes part, so whoever refuses once is not asked again.
+
+Measured and left out: receiving into a map of the file, which needs no turns, but takes a page fault for every 4 KB and with them
+twice the CPU, be they taken one by one or (MADV_POPULATE_WRITE) many at once.
 """
 import os
 import threading
@@ -13,8 +16,11 @@ from serveplane.dataplane.storage.connection import Response
 from serveplane.dataplane.storage.errors import StorageError
 
 BUFFER = 1 << 20
-_SET_PIPE_SIZE = 1031   # F_SETPIPE_SZ, which `fcntl` names only where it was built with it
+PIPES = 4   # of a buffer's size, which is what a user may have: filled one after the other, emptied in one turn at the file
+FEW_TURNS = 4
+_SET_PIPE_SIZE, _GET_SEALS = 1031, 1034   # of `fcntl`, which names them only where it was built with them
 Count = Callable[[int], None]
+Pipe = tuple[int, int]
 
 
 class Target(NamedTuple):
@@ -29,50 +35,80 @@ class Target(NamedTuple):
 
 
 class Mover:
-    """One thread's buffer and pipe."""
+    """One thread's buffer and pipes."""
 
     def __init__(self) -> None:
         self._buffer: memoryview | None = None
-        self._pipe = _pipe()
+        self._pipes: list[Pipe] = []
+        self._splices = hasattr(os, "splice")
+        self._turns = self._waits = 0
+
+    def is_idle(self) -> bool:
+        """Whether lately it mostly waited for others to have written: more comes in than a file can take."""
+        turns, waits = self._turns, self._waits
+        self._turns = self._waits = 0
+        return turns >= FEW_TURNS and waits > turns * 3 // 4
 
     def close(self) -> None:
-        for descriptor in self._pipe or ():
-            os.close(descriptor)
-        self._pipe = None
+        for pipe in self._pipes:
+            for descriptor in pipe:
+                os.close(descriptor)
+        self._pipes = []
+        self._splices = False
 
     def move(self, response: Response, file: Target, offset: int, limit: int | None, arrived: Count, written: Count) -> bool:
-        """About a megabyte, told in both callbacks; whether there may be more."""
-        wanted = BUFFER if limit is None else min(BUFFER, limit)
-        if self._pipe is not None and response.direct:
-            try:
-                count = response.splice(self._pipe[1], wanted)
-            except OSError:        # not between these two
-                self.close()
-            else:
-                with file.writing:
-                    self._out_of_pipe(count, file.descriptor, offset)
-                written(count)
-                arrived(count)
+        """Up to a few megabytes, told in both callbacks; whether there may be more."""
+        if self._splices and response.direct:
+            count = self._by_pipes(response, file, offset, BUFFER * PIPES if limit is None else limit, arrived, written)
+            if count is not None:
                 return count > 0
-        return self._by_buffer(response, file, offset, wanted, arrived, written)
+        return self._by_buffer(response, file, offset, BUFFER if limit is None else min(BUFFER, limit), arrived, written)
 
-    def _out_of_pipe(self, count: int, descriptor: int, offset: int) -> None:
-        assert self._pipe is not None
-        end = offset + count
-        while offset < end and self._pipe is not None:
-            try:
-                offset += os.splice(self._pipe[0], descriptor, end - offset, offset_dst=offset)
-            except OSError:        # a file system that cannot, or a full disk: writing will tell
-                offset = self._read_out(end, descriptor, offset)
+    def _by_pipes(self, response: Response, file: Target, offset: int, limit: int, arrived: Count, written: Count) -> int | None:
+        """How many bytes; None if the kernel does not splice from here. What is in a pipe gets written, whatever happens after."""
+        filled: list[int] = []
+        try:
+            self._fill(response, limit, filled, arrived)
+        except OSError:
+            if not filled:
                 self.close()
+                return None
+        finally:
+            if filled:
+                with self._turn(file):
+                    self._empty(filled, file.descriptor, offset)
+                written(sum(filled))
+        return sum(filled)
 
-    def _read_out(self, end: int, descriptor: int, offset: int) -> int:
-        assert self._pipe is not None
-        while offset < end:
-            piece = os.read(self._pipe[0], end - offset)
-            write(descriptor, memoryview(piece), offset)
-            offset += len(piece)
-        return offset
+    def _turn(self, file: Target) -> threading.Lock:
+        self._turns += 1
+        self._waits += file.writing.locked()
+        return file.writing
+
+    def _fill(self, response: Response, limit: int, filled: list[int], arrived: Count) -> None:
+        while limit and len(filled) < PIPES:
+            if len(filled) == len(self._pipes):
+                self._pipes.append(_pipe())
+            wanted = min(BUFFER, limit)
+            count = response.splice(self._pipes[len(filled)][1], wanted)
+            if count == 0:
+                return
+            filled.append(count)
+            limit -= count
+            arrived(count)
+            if count < wanted // 2:   # the rest is still on its way: this much can be written meanwhile
+                return
+
+    def _empty(self, counts: list[int], descriptor: int, offset: int) -> None:
+        pipes = self._pipes
+        for (pipe, _), count in zip(pipes, counts, strict=False):
+            end = offset + count
+            while offset < end:
+                try:
+                    offset += os.splice(pipe, descriptor, end - offset, offset_dst=offset)
+                except OSError:        # a file system that cannot, or a full disk: writing will tell
+                    offset = _read_out(pipe, end, descriptor, offset)
+                    self._splices = False
 
     def _by_buffer(self, response: Response, file: Target, offset: int, wanted: int, arrived: Count, written: Count) -> bool:
         """One full buffer at a time: each write is a turn at the file's lock."""
@@ -85,13 +121,30 @@ class Mover:
                     return False
                 filled += count
                 arrived(count)
-                if self._pipe is not None and response.direct:
+                if self._splices and response.direct:
                     break          # what came along with the head is through
         finally:                   # what has arrived is kept, whatever happened after
             with file.writing:
                 write(file.descriptor, view[:filled], offset)
             written(filled)
         return True
+
+
+def is_in_memory(descriptor: int) -> bool:
+    """Whether the file is the kernel's memory and nothing else (tmpfs): only such files can be sealed."""
+    import fcntl
+    try:
+        return fcntl.fcntl(descriptor, _GET_SEALS) >= 0
+    except OSError:
+        return False
+
+
+def _read_out(pipe: int, end: int, descriptor: int, offset: int) -> int:
+    while offset < end:
+        piece = os.read(pipe, end - offset)
+        write(descriptor, memoryview(piece), offset)
+        offset += len(piece)
+    return offset
 
 
 def write(descriptor: int, data: memoryview, offset: int) -> None:
@@ -104,14 +157,9 @@ def write(descriptor: int, data: memoryview, offset: int) -> None:
         data, offset = data[count:], offset + count
 
 
-def _pipe() -> tuple[int, int] | None:
-    if not hasattr(os, "splice"):
-        return None
+def _pipe() -> Pipe:
     import fcntl
-    try:
-        ends = os.pipe()
-    except OSError:
-        return None
+    ends = os.pipe()
     with suppress(OSError):   # the user has many pipes already: a small one works too
         fcntl.fcntl(ends[1], _SET_PIPE_SIZE, BUFFER)
     return ends

@@ -15,12 +15,13 @@ from serveplane.dataplane.storage.connection import Connections, Response
 from serveplane.dataplane.storage.deadline import Deadline
 from serveplane.dataplane.storage.errors import Changed, Corrupt, Interrupted, StorageError, shown
 from serveplane.dataplane.storage.files import Checksum, Listing, RemoteFile
-from serveplane.dataplane.storage.moving import Mover, Target
+from serveplane.dataplane.storage.moving import Mover, Target, is_in_memory
 from serveplane.dataplane.storage.progress import Progress
 from serveplane.dataplane.storage.staging import Journal, Staging, missing
 from serveplane.dataplane.storage.verification import RunningHash
 
 JOURNAL_BYTES = 8 << 20       # how much a killed run may have to read again, per thread
+ENOUGH = 4                    # threads that stay however long they wait for each other
 STALL_BYTES = 32 << 10        # less than this in a whole stall window counts as standing still
 
 
@@ -43,6 +44,7 @@ class _Download:
     journal: Journal | None
     left: int                      # pieces not finished yet
     running: RunningHash | None    # if there is a checksum to compare with
+    reserved: bool                 # room for a piece before its first byte; in memory that takes as long as it saves
     encrypted: bool = False        # by a key of the customer's: what S3 lists is then no checksum of the content
 
 
@@ -63,6 +65,7 @@ class Transfer:
         self._pieces: Iterator[_Piece] = iter(())
         self._open_downloads: set[_Download] = set()
         self._failure: BaseException | None = None
+        self._working = 0
         self._stop = threading.Event()
         self._deadline = deadline or Deadline(settings.deadline_seconds, clock)
 
@@ -72,7 +75,7 @@ class Transfer:
         self._expect(files)
         self._check_room()
         self._pieces = self._all_pieces(files)
-        count = min(self._settings.connections, max(1, self._estimated_pieces(files)))
+        count = self._working = min(self._settings.connections, max(1, self._estimated_pieces(files)))
         threads = [threading.Thread(target=self._work, name=f"download-{number}", daemon=True) for number in range(count)]
         for thread in threads:
             thread.start()
@@ -127,7 +130,7 @@ class Transfer:
         if self._settings.verify and file.checksum is not None:
             running = RunningHash(descriptor, file.checksum.algorithm, file.size, written)
         journal = Journal(self._staging.journal(file), afresh=not written) if cut else None
-        download = _Download(file, Target(descriptor, threading.Lock()), journal, len(spans), running)
+        download = _Download(file, Target(descriptor, threading.Lock()), journal, len(spans), running, cut and not is_in_memory(descriptor))
         self._open_downloads.add(download)
         for start, end in spans:
             yield _Piece(download, start, end)
@@ -139,11 +142,20 @@ class Transfer:
             while not self._stop.is_set() and (piece := self._next()) is not None:
                 self._fetch(piece, connections, mover)
                 self._piece_done(piece)
+                if mover.is_idle() and self._may_leave():
+                    break
         except BaseException as error:
             self._fail(error)
         finally:
             connections.close()
             mover.close()
+
+    def _may_leave(self) -> bool:
+        """Whether enough others stay. Threads that only wake each other up make a fast download slower."""
+        with self._lock:
+            enough = self._working > ENOUGH
+            self._working -= enough
+            return enough
 
     def _next(self) -> _Piece | None:
         with self._lock:
@@ -159,7 +171,7 @@ class Transfer:
         """The whole piece, over as many connections as it takes."""
         if piece.start == piece.end:
             return
-        if piece.download.journal is not None and piece.end is not None:
+        if piece.download.reserved and piece.end is not None:
             _allocate(piece.download.target.descriptor, piece.start, piece.end - piece.start)
         reached, idle = piece.start, 0
         while True:

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 HEAD_BYTES = 64 << 10
 TICK_SECONDS = 1.0
-_AT_ONCE = 16 << 10
+_AT_ONCE, _HEAD_AT_ONCE, _END = 16 << 10, 4 << 10, b"\r\n\r\n"
 _RECORD, _RECORDS = 16 << 10, 256 << 10   # TLS gives one record at a time: after a full one the next is tried at once
 _STATUS = re.compile(r"HTTP/1\.([01]) ([1-9][0-9]{2})(?: .*)?")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -48,6 +48,7 @@ class Wire:
         self.plain = not isinstance(sock, ssl.SSLSocket)
         self.early = b""          # came along with the head
         self.free = True
+        self._wakes_at = 1
         step = min(TICK_SECONDS, timeout)
         self._ticks = max(1, round(timeout / step))
         if self.plain:            # without Python's own polling before each call
@@ -101,13 +102,43 @@ class Wire:
             raise Ended("the connection was closed")
         self.early += buffer[:count]
 
+    def wake_at(self, count: int) -> None:
+        """Sleep until so many bytes are there, or a tick has passed: each time a thread is woken costs more than a packet does."""
+        if count != self._wakes_at and self.plain:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+            self._wakes_at = count
+
+    def is_silent(self) -> bool:
+        """Whether nothing has come that nobody asked for, be it the end."""
+        if self.early or not self.plain:
+            return not self.early
+        try:
+            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        return False
+
     def _head(self) -> str:
-        while (end := self.early.find(b"\r\n\r\n")) < 0:
+        while (end := self.early.find(_END)) < 0:
             if len(self.early) > HEAD_BYTES:
                 raise Broken("the head of the answer is too long")
-            self.more()
+            if self.plain:
+                self._more_of_head()
+            else:
+                self.more()
         head, self.early = self.early[:end], self.early[end + 4:]
         return head.decode("latin-1")
+
+    def _more_of_head(self) -> None:
+        """Looked at before it is taken, so that all of the body is left for whoever wants it in a file."""
+        buffer = bytearray(_HEAD_AT_ONCE)
+        view, known = memoryview(buffer), self.early[-3:]
+        count = self.receive(view, socket.MSG_PEEK)
+        if count == 0:
+            raise Ended("the connection was closed")
+        end = (known + buffer[:count]).find(_END)
+        taken = self.receive(view[:count if end < 0 else end + len(_END) - len(known)])
+        self.early += buffer[:taken]
 
 
 class Answer:
@@ -157,6 +188,7 @@ class Answer:
         if self.chunked:
             return self._chunked(view)
         view = view if self.left is None else view[:self.left]
+        self._wire.wake_at(1)
         count = self._taken(view, socket.MSG_WAITALL)
         return self._counted(count)
 
@@ -165,7 +197,11 @@ class Answer:
         if not self.left:
             return 0
         source, wanted = self._wire.socket.fileno(), min(count, self.left)
-        return self._counted(self._wire.patient(lambda: os.splice(source, pipe, wanted)))
+        self._wire.wake_at(wanted)
+        count = self._counted(self._wire.patient(lambda: os.splice(source, pipe, wanted)))
+        if not self.left:
+            self._wire.wake_at(1)
+        return count
 
     def _counted(self, count: int) -> int:
         if self.left is None:
@@ -220,7 +256,7 @@ class Answer:
         return line
 
     def _finished(self) -> None:
-        self._wire.free = self.keeps and not self._wire.early
+        self._wire.free = self.keeps and self._wire.is_silent()
 
 
 def _headers(fields: list[str]) -> dict[str, str]:
