@@ -8,6 +8,7 @@ from pathlib import Path
 CACHE = Path(os.environ.get("SERVEPLANE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "serveplane")
 KSERVE = ("kserve==0.21.0", "scikit-learn==1.9.1")
 KSERVE_STORAGE = ("kserve-storage==0.21.0",)
+OBSTORE = ("obstore==0.12.1",)
 MLSERVER = ("mlserver==1.7.1", "mlserver-sklearn==1.7.1")
 TRITON = ("tritonclient[all]==2.73.0",)
 

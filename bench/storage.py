@@ -1,10 +1,11 @@
 """Our downloads beside `kserve-storage`: 1 GB over HTTP and S3, and 500 files of 1 MB, from a loopback server that sends by `sendfile`.
 
-usage: python -m bench.storage [--rounds 3] [--size 1024] [--only WORDS] [--json FILE]
+usage: python -m bench.storage [--rounds 3] [--size 1024] [--only WORDS] [--engine] [--json FILE]
 
-Both take turns; the median counts. The time is that of the download alone, after imports; both write to memory
+Both take turns, in another order each round; the median counts. The time is that of the download alone, after imports; both write to memory
 (/dev/shm) unless the row says disk, where neither flushes. Both check the same: no checksum, or in the row with one, MD5 (which
 `kserve-storage` never compares, so there the file is hashed by `hashlib` after it). Peak memory is the downloading process's own.
+With `--engine` the same downloads by `obstore` stand beside them, which is the library that ours would have to be faster than.
 """
 import argparse
 import json
@@ -48,6 +49,32 @@ if os.environ["VERIFY"] == "1":
     for path in Path(sys.argv[2]).iterdir():
         with path.open("rb") as file:
             hashlib.file_digest(file, "md5").hexdigest()
+"""
+OBSTORE = """
+import os, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import obstore
+from obstore.store import HTTPStore, S3Store
+uri, target, plain = sys.argv[1], Path(sys.argv[2]), {"allow_http": True}
+before, began = time.process_time(), time.monotonic()
+if uri.startswith("http"):
+    base, _, name = uri.rpartition("/")
+    store = HTTPStore.from_url(base, client_options=plain)
+    files = [(name, obstore.head(store, name)["size"])]
+else:
+    bucket, _, prefix = uri.removeprefix("s3://").partition("/")
+    store = S3Store(bucket, endpoint=os.environ["AWS_ENDPOINT_URL"], virtual_hosted_style_request=False, client_options=plain)
+    files = [(each["path"], each["size"]) for page in obstore.list(store) for each in page if each["path"].startswith(prefix)]
+def fetch(piece):
+    descriptor, name, start, end = piece
+    os.pwrite(descriptor, obstore.get_range(store, name, start=start, end=end), start)
+def pieces():
+    for name, size in files:
+        descriptor = os.open(target / name, os.O_RDWR | os.O_CREAT)
+        yield from ((descriptor, name, start, min(start + (4 << 20), size)) for start in range(0, size, 4 << 20))
+with ThreadPoolExecutor(8) as pool:   # 4 MB for each of 8 threads: as much as fits into 64 MB beside the library
+    list(pool.map(fetch, pieces()))
 """
 TELL = """
 import resource
@@ -146,6 +173,9 @@ def table(all_works: list[Work]) -> str:
         less, more = (statistics.median(work.cpu.get(who, [float("nan")])) for who in ("ours", "theirs"))
         lines.append(f"| {work.name} | {ours:.2f} s, {less:.2f} s, {max(work.peaks['ours']):.0f} MB | {theirs:.2f} s, {more:.2f} s | "
                      f"{theirs / ours:.1f}× ({min(factors):.1f} to {max(factors):.1f}) | {more / less:.1f}× |")
+        if "obstore" in work.seconds:
+            spent, used = statistics.median(work.seconds["obstore"]), statistics.median(work.cpu["obstore"])
+            lines.append(f"| {work.name}, obstore | {spent:.2f} s, {used:.2f} s, {max(work.peaks['obstore']):.0f} MB | | | |")
     return "\n".join(lines)
 
 
@@ -154,20 +184,24 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=1024, help="MB of the large file")
     parser.add_argument("--only", default="", help="rows whose name has these words")
+    parser.add_argument("--engine", action="store_true", help="measure obstore too")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
     theirs = peers.environment(peers.KSERVE_STORAGE)
-    programs = {"ours": (Path(sys.executable), OURS), **({"theirs": (theirs, THEIRS)} if theirs else {})}
-    all_works = [work for work in works() if args.only in work.name]
+    engine = peers.environment(peers.OBSTORE) if args.engine else None
+    programs = {"ours": (Path(sys.executable), OURS), **({"theirs": (theirs, THEIRS)} if theirs else {}),
+                **({"obstore": (engine, OBSTORE)} if engine else {})}
+    all_works = [work for work in works() if args.only in work.name and not (engine and (work.verify or work.tls))]
     with tempfile.TemporaryDirectory(dir=memory) as name, tempfile.TemporaryDirectory() as certificates:
         fill(Path(name), args.size)
         certify(Path(certificates))
-        for _ in range(args.rounds):
+        for number in range(args.rounds):
             for work in all_works:
                 [port] = free_ports(1)
                 with server(Path(name), port, work, Path(certificates)):
-                    for who, (python, script) in programs.items():
+                    for who in sorted(programs, reverse=bool(number % 2)):
+                        python, script = programs[who]
                         figures = timed(python, script, work, port, disk if work.disk else memory, Path(certificates))
                         for column, figure in zip((work.seconds, work.cpu, work.peaks), figures, strict=True):
                             column.setdefault(who, []).append(figure)
