@@ -51,6 +51,7 @@ class Core:
         self.virtual: dict[tuple[str, str, str], VirtualResource] = {}
         """Resources without objects of their own (group, version, plural): who answers for them."""
         self._fresh: set[Key] = set()
+        self._empties: set[tuple[str, Key]] = set()
         store.observe(CLAIMS, self._claim_changed)
         self._served_once: set[tuple[str, str]] = set()
 
@@ -95,7 +96,7 @@ class Core:
     def remember_kind(self, api_version: str, kind: str) -> None:
         self._served_once.add((api_version, kind))
 
-    # --- claims are written once more than they are changed
+    # --- what is written once more than it is changed
 
     def _claim_changed(self, change: Change) -> None:
         (self._fresh.add if change.type == ADDED else self._fresh.discard)(change.record.key)
@@ -104,6 +105,16 @@ class Core:
         """Whether this is the first update of a claim: the real server stores that even if nothing changes."""
         metadata = value["metadata"]
         return resource.bucket == CLAIMS and Key(metadata["namespace"], metadata["name"]) in self._fresh
+
+    def has_empties(self, resource: Resource, key: Key) -> bool:
+        """Whether the real server would hold empty labels, annotations or the like: it drops them with the next write, whatever that is."""
+        return bool(self._empties) and (resource.bucket, key) in self._empties
+
+    def keep_empties(self, resource: Resource, key: Key, kept: bool) -> None:
+        if kept:
+            self._empties.add((resource.bucket, key))
+        elif self._empties:
+            self._empties.discard((resource.bucket, key))
 
     # --- store
 

@@ -39,7 +39,7 @@ def older(request: Request) -> Answer:
     whenever it applies a List.
     """
     if OLDER_MEDIA in request.headers.get("accept", ""):
-        return Answer(200, OLDER_EMPTY, f"{OLDER_MEDIA}@v1.0+protobuf")
+        return Answer(200, OLDER_EMPTY, f"{OLDER_MEDIA}.v1.0+protobuf")  # asked for with an @, which no media type can have
     return Answer(200, errors.encoded({"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}}))
 
 

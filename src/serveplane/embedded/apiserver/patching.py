@@ -110,6 +110,7 @@ async def _apply(core: "Core", request: Request, resource: Resource, subresource
     if missing and subresource and resource.bucket not in CREATED_BY_UPDATE:
         raise errors.not_found(resource.plural, resource.group, request.target.name)
     config = _configuration(core, request, resource)
+    request.empties = resource.custom is not None and any(item in ({}, []) for item in config["metadata"].values())
     writer = managed.Writer(request.field_manager, "Apply", resource.api_version, subresource, now(core))
     if missing:
         return await _apply_new(core, request, resource, config, writer, subresource)

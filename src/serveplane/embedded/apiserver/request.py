@@ -63,6 +63,8 @@ class Request:
     warnings: list[str] = field(default_factory=list)
     emptied: Mapping[str, str] = field(default_factory=dict)
     """What in the object was given empty, and how that is written, by path."""
+    empties: bool = False
+    """Whether a custom resource is applied with labels, annotations or the like that are empty: the real server stores those."""
     query_text: str = ""
     """The query as it was sent: `exec` has its words there, one after the other under one name."""
 

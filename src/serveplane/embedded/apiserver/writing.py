@@ -109,6 +109,7 @@ async def _create_stored(core: "Core", write: Write, key: Key) -> bytes:
         return errors.encoded(value)
     _charge(core, charges)
     record = core.store.create(resource.bucket, key, value)
+    core.keep_empties(resource, key, write.request.empties)
     await core.store.acknowledged()
     return record.data
 
@@ -290,7 +291,7 @@ async def _store(core: "Core", write: Write, record: Record) -> bytes:
     core.kinds.committing(core, write)
     value = representation.typed(resource, write.value)
     value["metadata"]["resourceVersion"] = write.live["metadata"]["resourceVersion"]
-    settled = not core.is_first_update(resource, value)
+    settled = not core.is_first_update(resource, value) and core.has_empties(resource, record.key) == write.request.empties
     if settled and _same(value, representation.typed(resource, write.live)):  # nothing to write: no new version, no event
         return errors.encoded(value) if write.request.dry_run else await _plain(core, resource, record)
     stored = await core.convert.to_storage(resource, value)
@@ -300,6 +301,7 @@ async def _store(core: "Core", write: Write, record: Record) -> bytes:
     if write.request.dry_run:
         return errors.encoded(stored)
     _charge(core, charges)
+    core.keep_empties(resource, record.key, write.request.empties)
     if core.deleting.is_finished(resource, stored, write.live):
         written = core.store.delete(resource.bucket, record, stored)
     else:

@@ -118,9 +118,11 @@ def _binding(value: Json, live: Json) -> Iterator[Cause]:
 
 
 def _storage_class(value: Json, live: Json) -> Iterator[Cause]:
-    for field in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
+    for field in ("parameters", "provisioner", "reclaimPolicy"):
         if value.get(field) != live.get(field):
             yield _forbidden(field, f"updates to {field} are forbidden.")
+    if value.get("volumeBindingMode") != live.get("volumeBindingMode"):
+        yield _changed("volumeBindingMode", value.get("volumeBindingMode"))
 
 
 def _priority(value: Json, live: Json) -> Iterator[Cause]:
