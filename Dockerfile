@@ -13,10 +13,7 @@ RUN python -m venv /opt/serveplane \
  && /opt/serveplane/bin/python -m compileall -q /opt/serveplane/lib
 
 FROM build AS build-models
-RUN /opt/serveplane/bin/pip install --no-cache-dir --compile ".[sklearn,xgboost,lightgbm,onnx,grpc]"
-
-FROM build AS build-storage
-RUN /opt/serveplane/bin/pip install --no-cache-dir --compile ".[storage]"
+RUN /opt/serveplane/bin/pip install --no-cache-dir --compile ".[sklearn,skops,xgboost,lightgbm,onnx,grpc]"
 
 FROM python:${PYTHON} AS base
 ENV PATH=/opt/serveplane/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
@@ -43,7 +40,7 @@ COPY --chmod=755 scripts/manager/localmodelnode /manager
 ENTRYPOINT ["/manager"]
 
 FROM base AS storage-initializer
-COPY --from=build-storage /opt/serveplane /opt/serveplane
+COPY --from=build /opt/serveplane /opt/serveplane
 ENTRYPOINT ["serveplane", "storage-initializer"]
 
 FROM base AS modelserver
