@@ -90,7 +90,15 @@ class Converter:
         if resource.custom is None or not resource.custom.definition.converts:
             return value
         storage: Any = resource.custom.definition.storage_resource
-        return (await resource.custom.definition.conversion.values(self._core, storage, [value]))[0]
+        found = (await resource.custom.definition.conversion.values(self._core, storage, [value]))[0]
+        return found if storage is resource or found["apiVersion"] == value["apiVersion"] else _pruned(storage, found)
+
+
+def _pruned(storage: Resource, value: Json) -> Json:
+    """Without what the version that is stored does not know, whatever the version that was written has."""
+    if storage.custom is None or storage.custom.definition.value["spec"].get("preserveUnknownFields"):
+        return value
+    return {**storage.custom.program.prune(value, "", []), "metadata": value["metadata"]}
 
 
 def modern_event(value: Json) -> Json:

@@ -92,7 +92,7 @@ def _entries(resource: Resource) -> Iterable[Json]:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": sorted(resource.verbs),
+        "verbs": _verbs(resource),
     }
     entry |= _other_names(resource)
     if resource.stored:
@@ -163,7 +163,7 @@ def _aggregated_resource(resource: Resource) -> Json:
         "responseKind": _kind(resource.group, resource.version, resource.kind, resource),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": sorted(resource.verbs),
+        "verbs": _verbs(resource),
     }
     entry |= _other_names(resource)
     if resource.subresources:
@@ -182,3 +182,10 @@ def _kind(group: str, version: str, kind: str, resource: Resource) -> Mapping[st
     if (group, version) == (resource.group, resource.version) and resource.custom is None:
         return {"group": "", "version": "", "kind": kind}
     return {"group": group, "version": version, "kind": kind}
+
+
+CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+def _verbs(resource: Resource) -> list[str]:
+    return [verb for verb in CUSTOM_VERBS if verb in resource.verbs] if resource.custom else sorted(resource.verbs)

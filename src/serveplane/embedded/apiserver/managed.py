@@ -73,6 +73,7 @@ class Writer:
         if subresource:
             self.entry["subresource"] = subresource
         self.owner = _owner(self.entry)
+        self.moment = now
 
 
 def after_update(
@@ -255,7 +256,9 @@ def _written(
         time = (
             writer.entry["time"]
             if fresh or (owner == writer.owner and owner not in known)
-            else known.get(owner, writer.entry).get("time")
+            else known[owner].get("time")
+            if owner in known
+            else writer.moment
         )
         out.append({**start, "fieldsV1": fields, "time": time})
     return _capped(sorted(map(_ordered, out), key=_order))

@@ -30,7 +30,7 @@ _QUERY = {
 
 
 OLDER_MEDIA = "application/com.github.proto-openapi.spec.v2"
-OLDER_EMPTY = b"\x0a\x032.0\x12\x16\x0a\x0aKubernetes\x12\x08v1.34.4" + b"\x42\x00"
+OLDER_EMPTY = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.34.4\x42\x00"
 """A document of the second version, as its protobuf has it: title and version, and no paths."""
 
 

@@ -132,7 +132,7 @@ def _fields(request: Request, resource: Resource) -> selectors.FieldSelector:
             listed = ", ".join(f'"{name}"' for name in ALWAYS)
             why = (
                 f'"{path}" is not a known field selector: only {listed}'
-                if known == ALWAYS and not names
+                if known == ALWAYS and not names and not resource.custom
                 else f"field label not supported: {path}"
             )
             raise errors.bad_request(f'field label "{path}" not supported for Job' if resource.bucket == "jobs.batch" else why)

@@ -171,7 +171,7 @@ async def update(core: "Core", request: Request, resource: Resource, subresource
         data = await create_value(core, request, resource, value)
         return Answer(201, await shown(core, request, resource, data))
 
-    if not _seen_version(value["metadata"]) and (resource.custom or resource.bucket in GUARDED):
+    if (resource.custom or resource.bucket in GUARDED) and not _seen_version(value["metadata"]):
         cause = errors.Cause(
             "FieldValueInvalid", "Invalid value: 0: must be specified for an update", "metadata.resourceVersion"
         )

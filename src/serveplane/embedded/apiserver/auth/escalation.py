@@ -112,7 +112,7 @@ def _told(rule: Json) -> str:
         ("Verbs", "verbs"),
     )
     listed = [
-        f"{name}:[{', '.join(chr(34) + item + chr(34) for item in rule[field])}]"
+        f"{name}:[{' '.join(chr(34) + item + chr(34) for item in rule[field])}]"
         for name, field in parts
         if rule.get(field)
     ]

@@ -128,7 +128,7 @@ def _too_few(members: str) -> Complaint:
 
 
 def _too_many(value: Any, limit: int, path: str) -> Cause:
-    return Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items", path)
+    return Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} item{'' if limit == 1 else 's'}", path)
 
 
 def _pattern(text: str, schema: Json) -> Check:

@@ -183,34 +183,38 @@ def _subresources(version: Version) -> dict[str, Subresource]:
 def accepted(core: "Core", value: Json) -> None:
     """Set the status of a definition as its controller would: names accepted, established."""
     spec, status = value["spec"], value.setdefault("status", {})
-    names = spec["names"]
-    conflict = _name_conflict(core, value)
-    status["acceptedNames"] = names if not conflict else (status.get("acceptedNames") or {"plural": "", "kind": ""})
+    status["acceptedNames"], reason, message = _accepted_names(core, value)
     stored = next((entry["name"] for entry in spec["versions"] if entry.get("storage")), "")
     status["storedVersions"] = list(dict.fromkeys([*(status.get("storedVersions") or []), stored]))
     now = timestamp(core.clock.now())
-    _condition(
-        status,
-        "NamesAccepted",
-        not conflict,
-        conflict or "NoConflicts",
-        "no conflicts found" if not conflict else "names conflict",
-        now,
-    )
-    if not conflict:
+    _condition(status, "NamesAccepted", not reason, reason or "NoConflicts", message or "no conflicts found", now)
+    if not reason:
         _condition(status, "Established", True, "InitialNamesAccepted", "the initial names have been accepted", now)
     elif not _is_established(value):
         _condition(status, "Established", False, "NotAccepted", "not all names are accepted", now)
 
 
-def _name_conflict(core: "Core", value: Json) -> str:
-    spec, name = value["spec"], value["metadata"].get("name")
-    for resource in core.registry.in_group(spec["group"]):
-        if resource.custom is not None and resource.custom.definition.name == name:
-            continue
-        if resource.plural == spec["names"]["plural"] or resource.kind == spec["names"]["kind"]:
-            return "PluralConflict" if resource.plural == spec["names"]["plural"] else "KindConflict"
-    return ""
+def _accepted_names(core: "Core", value: Json) -> tuple[Json, str, str]:
+    """The names a definition gets, each unless another has it; and of those it does not get, why not the last."""
+    spec, found, reason, message = value["spec"], {"plural": "", "kind": ""}, "", ""
+    found.update((value.get("status") or {}).get("acceptedNames") or {})
+    others = [one for one in core.registry.in_group(spec["group"]) if not _is_of(one, value["metadata"].get("name"))]
+    resources = {name for one in others for name in (one.plural, one.singular, *one.short_names)}
+    kinds = {name for one in others for name in (one.kind, one.list_kind)}
+    for field, taken in (("plural", resources), ("singular", resources), ("shortNames", resources), ("kind", kinds), ("listKind", kinds)):
+        wanted = spec["names"].get(field)
+        clash = [name for name in (wanted if isinstance(wanted, list) else [wanted]) if name in taken]
+        if clash:
+            reason, message = f"{field[0].upper()}{field[1:]}Conflict", f'"{clash[0]}" is already in use'
+        elif wanted:
+            found[field] = wanted
+    if not reason and spec["names"].get("categories"):
+        found["categories"] = spec["names"]["categories"]
+    return found, reason, message
+
+
+def _is_of(resource: Resource, name: str | None) -> bool:
+    return resource.custom is not None and resource.custom.definition.name == name
 
 
 def _condition(status: Json, kind: str, true: bool, reason: str, message: str, now: str) -> None:

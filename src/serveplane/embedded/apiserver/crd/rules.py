@@ -70,11 +70,18 @@ class Rule:
         shown = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else value
         from serveplane.embedded.apiserver.crd.constraints import shown as as_json
 
-        yield Cause(
-            self._reason,
-            f"Invalid value: {as_json(shown)}: {message}",
-            (path + self._field_path).lstrip(".") or "<nil>",
-        )
+        yield Cause(self._reason, self._sentence(as_json(shown), message), (path + self._field_path).lstrip(".") or "<nil>")
+
+    def _sentence(self, shown: str, message: str) -> str:
+        match self._reason:
+            case "FieldValueForbidden":
+                return f"Forbidden: {message}"
+            case "FieldValueRequired":
+                return f"Required value: {message}"
+            case "FieldValueDuplicate":
+                return f"Duplicate value: {shown}"
+            case _:
+                return f"Invalid value: {shown}: {message}"
 
     def _told(self, names: dict[str, Any]) -> str:
         if self._message_expression:

@@ -273,9 +273,9 @@ def _role_ref(value: Json) -> None:
 
 def _names(value: Json) -> None:
     kind = value.get("kind", "")
-    if not value.get("singular"):
+    if kind and not value.get("singular"):
         value["singular"] = kind.lower()
-    if not value.get("listKind"):
+    if kind and not value.get("listKind"):
         value["listKind"] = f"{kind}List"
 
 
