@@ -1,11 +1,11 @@
 """Our downloads beside `kserve-storage`: 1 GB over HTTP and S3, and 500 files of 1 MB, from a loopback server that sends by `sendfile`.
 
-usage: python -m bench.storage [--rounds 3] [--size 1024] [--only WORDS] [--engine] [--json FILE]
+usage: python -m bench.storage [--rounds 3] [--size 1024] [--only WORDS] [--engine] [--first] [--json FILE]
 
 Both take turns, in another order each round; the median counts. The time is that of the download alone, after imports; both write to memory
 (/dev/shm) unless the row says disk, where neither flushes. Both check the same: no checksum, or in the row with one, MD5 (which
 `kserve-storage` never compares, so there the file is hashed by `hashlib` after it). Peak memory is the downloading process's own.
-With `--engine` the same downloads by `obstore` stand beside them, which is the library that ours would have to be faster than.
+With `--first` server and downloads (of both) come before everything else on the machine, for when it is not idle. With `--engine` the same downloads by `obstore` stand beside them, which is the library that ours would have to be faster than.
 """
 import argparse
 import json
@@ -29,6 +29,7 @@ from tests.kit.processes import free_ports
 from tests.unit.http.certificates import Authority
 
 MEGABYTE = 1 << 20
+FIRST: list[str] = []   # what puts a program before all others
 OURS = """
 import io, os, sys, time
 from pathlib import Path
@@ -128,7 +129,7 @@ def certify(folder: Path) -> None:
 
 @contextmanager
 def server(folder: Path, port: int, work: Work, certificates: Path) -> Iterator[None]:
-    words = [sys.executable, "-m", "bench.storage_server", folder, str(port), work.etag, *([certificates] if work.tls else [])]
+    words = [*FIRST, sys.executable, "-m", "bench.storage_server", folder, str(port), work.etag, *([certificates] if work.tls else [])]
     process = subprocess.Popen(words, start_new_session=True)
     try:
         wait_for(port)
@@ -155,7 +156,7 @@ def timed(python: Path, script: str, work: Work, port: int, where: Path, certifi
                    "REQUESTS_CA_BUNDLE": str(certificates / "cabundle.crt")}
     target = Path(tempfile.mkdtemp(dir=where))
     try:
-        words = [python, "-c", script + TELL, work.uri.replace("PORT", str(port)), target]
+        words = [*FIRST, python, "-c", script + TELL, work.uri.replace("PORT", str(port)), target]
         told = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
         if told.returncode:
             raise SystemExit(f"{work.name} failed:\n{told.stderr[-2000:]}")
@@ -185,8 +186,10 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="MB of the large file")
     parser.add_argument("--only", default="", help="rows whose name has these words")
     parser.add_argument("--engine", action="store_true", help="measure obstore too")
+    parser.add_argument("--first", action="store_true", help="by real-time priority, which only root may give")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    FIRST.extend(["chrt", "--rr", "1"] if args.first else [])
     memory, disk = Path("/dev/shm"), Path(tempfile.gettempdir())
     theirs = peers.environment(peers.KSERVE_STORAGE)
     engine = peers.environment(peers.OBSTORE) if args.engine else None

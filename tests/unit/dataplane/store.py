@@ -34,6 +34,7 @@ class Store:
     page: int = 1000
     headers: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    peers: set[Any] = field(default_factory=set)   # where connections came from
     statuses: Counter[int] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
     url: str = ""
@@ -60,6 +61,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         store, parts = self.store, urlsplit(self.path)
+        store.peers.add(self.client_address)
         store.asked.append((self.command, self.path, dict(self.headers)))
         path = self.path if self.path.startswith("http://") else unquote(parts.path)
         if store.take("busy_left") or (store.lives is not None and len(store.asked) > store.lives):

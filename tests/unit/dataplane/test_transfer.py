@@ -49,15 +49,18 @@ def test_a_large_file_comes_in_pieces(store: Store, tmp_path: Path) -> None:
     assert sum("Range" in headers for _, _, headers in store.asked) == 7   # the first byte, then six pieces
 
 
-def test_threads_that_only_wait_for_each_other_leave_and_enough_stay(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[bool] = []
-    monkeypatch.setattr(Mover, "is_idle", lambda self: True)
+@pytest.mark.parametrize(("waits", "ports"), [(0, 4), (100, 2)])
+def test_more_threads_come_if_it_is_not_writing_that_takes_the_time(
+        store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: int, ports: int) -> None:
+    """The store is slow, so four connections are used; unless each thread waits for the others whenever it wants to write."""
     monkeypatch.setattr(transfer, "ENOUGH", 2)
-    may_leave = transfer.Transfer._may_leave
-    monkeypatch.setattr(transfer.Transfer, "_may_leave", lambda self: asked.append(may_leave(self)) or asked[-1])
+    monkeypatch.setattr(transfer, "LATER_SECONDS", 0.1)
+    for name, value in (("turns", 100), ("waits", waits)):
+        monkeypatch.setattr(Mover, name, property(lambda self, value=value: value, lambda self, value: None), raising=False)
+    store.objects["/m/model.bin"], store.pause = CONTENT * 4, 0.02
     fetch(store, tmp_path)
-    assert (tmp_path / "model.bin").read_bytes() == CONTENT
-    assert (len(asked), sum(asked)) == (6, 2)   # six pieces, four threads
+    assert (tmp_path / "model.bin").read_bytes() == CONTENT * 4
+    assert len(store.peers) - 1 == ports   # one asked for the first byte
 
 
 def test_a_server_without_ranges_is_read_in_one_go(store: Store, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from serveplane.dataplane.storage.errors import StorageError
 
 BUFFER = 1 << 20
 PIPES = 4   # of a buffer's size, which is what a user may have: filled one after the other, emptied in one turn at the file
-FEW_TURNS = 4
 _SET_PIPE_SIZE, _GET_SEALS = 1031, 1034   # of `fcntl`, which names them only where it was built with them
 Count = Callable[[int], None]
 Pipe = tuple[int, int]
@@ -41,13 +40,7 @@ class Mover:
         self._buffer: memoryview | None = None
         self._pipes: list[Pipe] = []
         self._splices = hasattr(os, "splice")
-        self._turns = self._waits = 0
-
-    def is_idle(self) -> bool:
-        """Whether lately it mostly waited for others to have written: more comes in than a file can take."""
-        turns, waits = self._turns, self._waits
-        self._turns = self._waits = 0
-        return turns >= FEW_TURNS and waits > turns * 3 // 4
+        self.turns = self.waits = 0   # writes, and those of them that had to wait for another thread's
 
     def close(self) -> None:
         for pipe in self._pipes:
@@ -81,8 +74,8 @@ class Mover:
         return sum(filled)
 
     def _turn(self, file: Target) -> threading.Lock:
-        self._turns += 1
-        self._waits += file.writing.locked()
+        self.turns += 1
+        self.waits += file.writing.locked()
         return file.writing
 
     def _fill(self, response: Response, limit: int, filled: list[int], arrived: Count) -> None:
@@ -124,7 +117,7 @@ class Mover:
                 if self._splices and response.direct:
                     break          # what came along with the head is through
         finally:                   # what has arrived is kept, whatever happened after
-            with file.writing:
+            with self._turn(file):
                 write(file.descriptor, view[:filled], offset)
             written(filled)
         return True

@@ -21,7 +21,7 @@ from serveplane.dataplane.storage.staging import Journal, Staging, missing
 from serveplane.dataplane.storage.verification import RunningHash
 
 JOURNAL_BYTES = 8 << 20       # how much a killed run may have to read again, per thread
-ENOUGH = 4                    # threads that stay however long they wait for each other
+ENOUGH, LATER_SECONDS = 4, 0.2   # threads that begin at once, and when the others do
 STALL_BYTES = 32 << 10        # less than this in a whole stall window counts as standing still
 
 
@@ -65,7 +65,8 @@ class Transfer:
         self._pieces: Iterator[_Piece] = iter(())
         self._open_downloads: set[_Download] = set()
         self._failure: BaseException | None = None
-        self._working = 0
+        self._movers: list[Mover] = []
+        self._over = threading.Event()
         self._stop = threading.Event()
         self._deadline = deadline or Deadline(settings.deadline_seconds, clock)
 
@@ -75,8 +76,8 @@ class Transfer:
         self._expect(files)
         self._check_room()
         self._pieces = self._all_pieces(files)
-        count = self._working = min(self._settings.connections, max(1, self._estimated_pieces(files)))
-        threads = [threading.Thread(target=self._work, name=f"download-{number}", daemon=True) for number in range(count)]
+        count = min(self._settings.connections, max(1, self._estimated_pieces(files)))
+        threads = [threading.Thread(target=self._work, args=(number,), name=f"download-{number}", daemon=True) for number in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -135,27 +136,33 @@ class Transfer:
         for start, end in spans:
             yield _Piece(download, start, end)
 
-    def _work(self) -> None:
+    def _work(self, number: int) -> None:
+        if self._is_late(number):
+            return
         connections = Connections(self._listing.trust, self._settings.stall_seconds, self._check)
         mover = Mover()
+        self._movers.append(mover)
         try:
             while not self._stop.is_set() and (piece := self._next()) is not None:
                 self._fetch(piece, connections, mover)
                 self._piece_done(piece)
-                if mover.is_idle() and self._may_leave():
-                    break
         except BaseException as error:
             self._fail(error)
         finally:
+            self._over.set()   # no piece is left to begin with, or none is wanted
             connections.close()
             mover.close()
 
-    def _may_leave(self) -> bool:
-        """Whether enough others stay. Threads that only wake each other up make a fast download slower."""
-        with self._lock:
-            enough = self._working > ENOUGH
-            self._working -= enough
-            return enough
+    def _is_late(self, number: int) -> bool:
+        """Whether a thread is not needed. A few begin at once; the others wait a moment and see whether those were held up by the network
+        or by each other, writing: threads that only wake each other up make a fast download slower."""
+        if number < ENOUGH:
+            return False
+        if self._over.wait(LATER_SECONDS):
+            return True
+        movers = list(self._movers)
+        turns, waits = sum(mover.turns for mover in movers), sum(mover.waits for mover in movers)
+        return turns > ENOUGH and waits > turns * 3 // 4
 
     def _next(self) -> _Piece | None:
         with self._lock:
