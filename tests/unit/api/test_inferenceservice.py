@@ -55,7 +55,7 @@ REFUSALS = {
     "unknown mode": (service(deploymentMode="Turbo"), [f"metadata.annotations[{keys.DEPLOYMENT_MODE}]"]),
     "two implementations": (service(predictor={"model": MODEL, "containers": [CONTAINER]}), [PREDICTOR]),
     "two frameworks": (service(predictor={"sklearn": {"storageUri": "gs://a"}, "onnx": {}}), [PREDICTOR]),
-    "framework and model": (service(predictor={"model": MODEL, "xgboost": {}}), [PREDICTOR]),
+    "two frameworks and a model": (service(predictor={"model": MODEL, "xgboost": {}, "onnx": {}}), [PREDICTOR]),
     "transformer without container": (service({"spec": {"transformer": {}}}), ["spec.transformer"]),
     "explainer without anything": (service({"spec": {"explainer": {}}}), ["spec.explainer"]),
     "name in model": (service(predictor={"model": MODEL | {"name": "mine"}}), [f"{PREDICTOR}.model.name"]),
@@ -267,6 +267,17 @@ def test_a_framework_becomes_a_model(framework: str, protocol: str | None) -> No
     assert model.get("protocolVersion") == protocol
     assert block.items() <= model.items()
     assert result["metadata"]["annotations"]["modelFormat"] == framework
+
+
+def test_a_framework_applied_again_takes_the_place_of_its_model() -> None:
+    """`kubectl apply` of a changed file adds the block to the stored object, where the model is that it became before."""
+    stored = mutate(service(predictor={"xgboost": {"storageUri": "gs://a", "protocolVersion": "v2"}}), STANDARD)
+    again = merge_patched(stored, {"spec": {"predictor": {"xgboost": {"storageUri": "gs://b"}}}})
+    assert refused(again, old=stored) == []
+    found = mutate(again, STANDARD)["spec"]["predictor"]
+    assert (found["model"]["storageUri"], found["model"].get("protocolVersion"), "xgboost" in found) == ("gs://b", None, False)
+    other = merge_patched(stored, {"spec": {"predictor": {"lightgbm": {"storageUri": "gs://c"}}}})
+    assert mutate(other, STANDARD)["spec"]["predictor"]["model"]["modelFormat"] == {"name": "lightgbm"}
 
 
 def test_model_mesh_keeps_the_framework() -> None:

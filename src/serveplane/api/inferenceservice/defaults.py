@@ -66,10 +66,11 @@ def _default_mode(metadata: Json, policy: Policy) -> None:
 
 
 def _convert_framework(predictor: Json) -> None:
-    """A legacy framework block becomes `model`. With several implementations nothing is converted: they are an error.
+    """A legacy framework block becomes `model`, and takes the place of one that is there: whoever applies the file with the block
+    again, changed, finds the model in the stored object that the block became the last time. Several blocks are an error.
     """
     given = [name for name in FRAMEWORKS if isinstance(predictor.get(name), dict)]
-    if len(given) != 1 or predictor.get("model") is not None:
+    if len(given) != 1:
         return
     block = predictor.pop(given[0])
     if given[0] in V2_WHEN_CONVERTED and not block.get("protocolVersion"):
