@@ -35,10 +35,10 @@ def deployments(workload: Workload, settings: Settings) -> list[Json]:
 
 
 def replicas(workload: Workload) -> int | None:
-    """A number only where no autoscaler rules: the count is then the user's own."""
+    """A number only where no autoscaler rules: the count is then the user's own, and one if they say nothing (any more)."""
     if workload.autoscaler_class != "none":
         return None
-    return workload.spec.min_replicas
+    return 1 if workload.spec.min_replicas is None else workload.spec.min_replicas
 
 
 def _deployment(name: str, workload: Workload, labels: Mapping[str, str], annotations: Mapping[str, str], pod: Json,

@@ -365,3 +365,21 @@ def test_certificates_that_the_settings_name_must_exist() -> None:
 )
 def test_image_volumes_and_what_the_cluster_can_do(version: tuple[int, int] | None, reason: str | None) -> None:
     assert told(status_of(world(iris(), server_version=version)), "OciImageVolumeCompatible").get("reason") == reason
+
+
+@pytest.mark.parametrize(("scaler", "kinds"), [("keda", {"ScaledObject"}), ("hpa", {"HorizontalPodAutoscaler"}), ("none", set())])
+def test_metrics_are_collected_whoever_scales(scaler: str, kinds: set[str]) -> None:
+    raw = iris(autoscalerClass=scaler)
+    metric = {"metric": {"backend": "opentelemetry", "metricNames": ["q"], "query": "q"}, "target": {"type": "Value", "value": "4"}}
+    raw["spec"]["predictor"]["autoScaling"] = {"metrics": [{"type": "PodMetric", "podmetric": metric}]}
+    made = {child["kind"] for child in decide(world(raw)).children} - {"Service", "Deployment", "HTTPRoute"}
+    assert made == {"OpenTelemetryCollector", *kinds}
+
+
+@pytest.mark.parametrize(("wish", "number"), [(None, 1), (0, 0), (3, 3)])
+def test_without_an_autoscaler_the_number_is_the_users(wish: int | None, number: int) -> None:
+    raw = iris(autoscalerClass="none")
+    if wish is not None:
+        raw["spec"]["predictor"]["minReplicas"] = wish
+    deployment = next(child for child in decide(world(raw)).children if child["kind"] == "Deployment")
+    assert deployment["spec"]["replicas"] == number
