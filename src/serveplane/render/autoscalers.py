@@ -23,11 +23,12 @@ COLLECTOR_BLANKS: Json = {
 
 
 def autoscalers(workload: Workload, settings: Settings) -> list[Json]:
-    """Classes `none` and `external` leave scaling to someone else."""
+    """Classes `none` and `external` leave scaling to someone else, who may still want the metrics collected."""
+    collectors = _collectors(workload, settings)
     match workload.autoscaler_class:
-        case "hpa": return [horizontal_pod_autoscaler(workload)]
-        case "keda": return [*_collectors(workload, settings), scaled_object(workload, settings)]
-        case _: return []
+        case "hpa": return [*collectors, horizontal_pod_autoscaler(workload)]
+        case "keda": return [*collectors, scaled_object(workload, settings)]
+        case _: return collectors
 
 
 def horizontal_pod_autoscaler(workload: Workload) -> Json:

@@ -148,7 +148,8 @@ async def test_a_collector_comes_and_goes_with_its_metric(cluster: Cluster) -> N
     async def collectors() -> list[Json]:
         return await cluster.api.list("opentelemetry.io/v1beta1", "OpenTelemetryCollector", cluster.namespace)
     assert [found["metadata"]["name"] for found in await collectors()] == ["iris-predictor"]
-    await edit(cluster, {"metadata": {"annotations": {"serving.kserve.io/autoscalerClass": "none"}}})
+    await edit(cluster, {"metadata": {"annotations": {"serving.kserve.io/autoscalerClass": "none"}},
+                         "spec": {"predictor": {"autoScaling": None}}})
 
     async def is_gone() -> bool:
         return await collectors() == [] and not any("ScaledObject" in child for child in await cluster.children())
