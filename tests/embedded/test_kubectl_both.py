@@ -106,7 +106,7 @@ def creating(kubectl: Kubectl) -> None:
         "create job k --from=cronjob/c",
         "create secret generic s --from-literal=a=b",
         "create secret docker-registry d --docker-server=h --docker-username=u --docker-password=p",
-        "create configmap m --from-literal=a=b --from-literal=c=d",
+        "create configmap m --from-literal=a=b",
         "create quota q --hard=count/widgets.example.com=5",
         "create role r --verb=get,list --resource=pods,deployments.apps",
         "create rolebinding b --role=r --user=u --serviceaccount=SPACE:s",

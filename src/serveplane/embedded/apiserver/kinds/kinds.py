@@ -60,7 +60,7 @@ class Kinds:
         resource, value = write.resource, write.value
         causes = list(check_metadata(resource, value["metadata"]))
         others = list((custom if resource.custom else builtin).problems(core, write))
-        causes = others if others and resource.bucket in SPEC_FIRST else [*causes, *others]
+        causes = others if others and resource.full_name in SPEC_FIRST else [*causes, *others]
         if causes:
             raise errors.invalid(resource.kind, _told_group(resource), value["metadata"].get("name", ""), causes)
 
