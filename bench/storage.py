@@ -5,7 +5,8 @@ usage: python -m bench.storage [--rounds 3] [--size 1024] [--only WORDS] [--engi
 Both take turns, in another order each round; the median counts. The time is that of the download alone, after imports; both write to memory
 (/dev/shm) unless the row says disk, where neither flushes. Both check the same: no checksum, or in the row with one, MD5 (which
 `kserve-storage` never compares, so there the file is hashed by `hashlib` after it). Peak memory is the downloading process's own.
-With `--first` server and downloads (of both) come before everything else on the machine, for when it is not idle. With `--engine` the same downloads by `obstore` stand beside them, which is the library that ours would have to be faster than.
+With `--first` server and downloads (of both) come before everything else on the machine, for when it is not idle. With `--engine` the
+same downloads by `obstore` stand beside them, which is the library that ours would have to be faster than.
 """
 import argparse
 import json
