@@ -84,6 +84,8 @@ def _is_directive(member: Any) -> bool:
 def merged_list(original: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
     """Two lists merged by the key that the type prescribes, or as sets where members are plain values."""
     if not all(isinstance(member, dict) for member in [*original, *patch]):
+        if not all(map(_is_plain, [*original, *patch])):
+            raise BadPatch("the list holds plain values and objects, which cannot be merged")
         return in_order(list(dict.fromkeys([*original, *patch])), patch, original, lambda member: member)
     key = shape.merge_key
     if not key:
@@ -101,7 +103,13 @@ def merged_list(original: list[Any], patch: list[Any], shape: Shape) -> list[Any
 def _key(member: Json, key: str) -> Any:
     if key not in member:
         raise BadPatch(f"map: {member} does not contain declared merge key: {key}")
+    if not _is_plain(member[key]):
+        raise BadPatch(f"map: {member} has no plain value under its merge key: {key}")
     return member[key]
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, dict | list)
 
 
 def _merge_member(out: list[Any], member: Json, key: str, shape: Shape) -> None:
@@ -146,4 +154,6 @@ def _set_order(out: Json, original: Json, name: str, patch: Json, shape: Shape) 
     def key(member: Any) -> Any:
         return member.get(merge_key) if isinstance(member, dict) else member
 
+    if not all(_is_plain(key(member)) for member in wanted):
+        raise BadPatch(f"{SET_ORDER}{name} lists more than plain values and objects with the key {merge_key}")
     out[name] = in_order(members, wanted, original.get(name) or [], key)

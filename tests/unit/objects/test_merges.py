@@ -11,7 +11,7 @@ from serveplane.objects.fieldset import difference, fields_of, intersection, pat
 from serveplane.objects.jsonpatch import json_patch, json_patched, merge_patched
 from serveplane.objects.schema import builtin, named_type, structural
 from serveplane.objects.serverside import OwnershipConflict, applied, compared, merged, updated
-from serveplane.objects.strategic import strategic_merged
+from serveplane.objects.strategic import BadPatch, strategic_merged
 
 CONTAINER = named_type("core.v1.Container")
 POD = named_type("core.v1.PodSpec")
@@ -210,3 +210,11 @@ def test_what_has_one_owner_must_not_say_more() -> None:
 
 def _field_ref(reference: dict[str, str]) -> dict[str, object]:
     return {"containers": [{"name": "a", "env": [{"name": "N", "valueFrom": {"fieldRef": reference}}]}]}
+
+
+@pytest.mark.parametrize("patch", [
+    {"containers": [{"name": {}}]}, {"containers": [{"name": ["a"], "$patch": "delete"}]}, {"containers": [None]},
+    {"containers": ["x", {}]}, {"$setElementOrder/containers": [[1]]}, {"$setElementOrder/containers": [{"name": {}}]}])
+def test_lists_that_cannot_be_merged(patch: dict[str, Any]) -> None:
+    with pytest.raises(BadPatch):
+        strategic_merged({"containers": [{"name": "a"}]}, patch, POD)

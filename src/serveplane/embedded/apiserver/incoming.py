@@ -44,6 +44,11 @@ def check_type(value: Json, resource: Resource) -> None:
     version, kind = value.setdefault("apiVersion", resource.api_version), value.setdefault("kind", resource.kind)
     if (version, kind) == (resource.api_version, resource.kind):
         return
+    for field, said in (("apiVersion", version), ("kind", kind)):
+        if isinstance(said, dict | list):
+            what = "object" if isinstance(said, dict) else "array"
+            wrong = f"json: cannot unmarshal {what} into Go struct field .{field} of type string"
+            raise errors.bad_request(f"couldn't get version/kind; json parse error: {wrong}")
     told = f'{kind} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {resource.kind}'
     if resource.custom is None and schema.builtin(version, kind) is not None:
         group = resource.group.split(".")[0] or "core"
