@@ -67,7 +67,9 @@ def check_type(value: Json, resource: Resource) -> None:
     raise errors.invalid(str(kind), resource.group, (value.get("metadata") or {}).get("name", ""), [cause])
 
 
-def understood(core: "Core", request: Request, resource: Resource, value: Json, problems: Findings) -> Json:
+def understood(
+    core: "Core", request: Request, resource: Resource, value: Json, problems: Findings, converting: bool = False
+) -> Json:
     """Types checked and the object brought into the form the server keeps; unknown fields dropped and reported."""
     metadata = value.get("metadata")
     if metadata is None:
@@ -78,7 +80,7 @@ def understood(core: "Core", request: Request, resource: Resource, value: Json, 
             "json: cannot unmarshal metadata into Go value of type v1.ObjectMeta"
         )
     forgotten = metadata.get("managedFields") in ([], [{}])
-    value = core.kinds.canonical(resource, value, problems)
+    value = core.kinds.canonical(resource, value, problems, converting)
     request.emptied = problems.emptied
     if forgotten:  # an empty list is a wish here, so it must outlive the codec, which drops empty lists
         value["metadata"]["managedFields"] = []

@@ -78,14 +78,19 @@ def patched(kind: str, live: Json, content: Any, resource: Resource) -> Json:
 
 
 def _understood(core: "Core", request: Request, resource: Resource, value: Json) -> Json:
-    """What a patch made of the object; where that fits no type, the patch is to blame, not the object."""
+    """What a patch made of the object; where that fits no type, the patch is to blame, not the object.
+
+    What a strategic patch gives is taken over as values, what others give is written as text and read again.
+    """
+    strategic_patch = body.media_type(request.headers) == STRATEGIC
     try:
-        return understood(core, request, resource, value, Findings())
-    except errors.Refusal as refusal:
-        if not refusal.misfit:
+        return understood(core, request, resource, value, Findings(), converting=strategic_patch)
+    except (errors.Refusal, codec.WrongType) as refusal:
+        misfit = refusal.misfit if isinstance(refusal, errors.Refusal) else str(refusal)
+        if not misfit:
             raise
         shown = msgspec.json.encode(msgspec.json.encode(value).decode()).decode()
-        cause = errors.Cause("FieldValueInvalid", f"Invalid value: {shown}: {refusal.misfit}", "patch")
+        cause = errors.Cause("FieldValueInvalid", f"Invalid value: {shown}: {misfit}", "patch")
         raise errors.invalid("", "", "", [cause]) from None
 
 

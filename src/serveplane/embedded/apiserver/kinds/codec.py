@@ -6,7 +6,7 @@ over a table of those types does all of it and applies the defaults of each stru
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -126,12 +126,12 @@ class Struct:
 
     def decode(self, value: Any, walk: Walk, path: str) -> Json:
         if not isinstance(value, dict):
-            raise _wrong(value, path, self.name, self.go_name)
+            raise _unrestored("struct", value) if walk.converting else _wrong(value, path, self.name, self.go_name)
         if not self._ready:
             self.prepare()
         out: Json = {}
         fields = self.fields
-        for key, item in value.items():
+        for key, item in self._in_order(value) if walk.converting else value.items():
             field = fields.get(key)
             if field is None:
                 walk.unknown.append(f"{path}.{key}" if path else key)
@@ -155,6 +155,11 @@ class Struct:
         if self.default is not None and walk.defaults:
             self.default(out)
         return out
+
+    def _in_order(self, value: Json) -> Iterator[tuple[str, Any]]:
+        """Members as the struct has them, which is how values are taken over; texts are read as they come."""
+        yield from ((key, value[key]) for key in self.fields if key in value)
+        yield from ((key, item) for key, item in value.items() if key not in self.fields)
 
     def read(self, value: Any, walk: Walk, path: str) -> Json:
         """A whole object; raises what was wrong first, once all of it was read."""
@@ -223,12 +228,14 @@ def _list(inner: Decoder, owner: str, kind: str) -> Decoder:
     plain = kind in ("[s",)
 
     def decode(value: Any, walk: Walk, path: str) -> Any:
+        if not isinstance(value, list) and walk.converting:
+            raise _unrestored("slice", value)
         if not isinstance(value, list):
             raise _wrong(value, path, "[]" + GO_NAMES.get(kind[1:], kind.rsplit(".", 1)[-1]), owner)
         if plain:
             for item in value:
                 if not isinstance(item, str):
-                    raise _wrong(item, path, "string", owner)
+                    raise _unfit(item, "string") if walk.converting else _wrong(item, path, "string", owner)
             return value
         found = []
         for index, item in enumerate(value):
@@ -245,12 +252,14 @@ def _map(inner: Decoder, owner: str, kind: str) -> Decoder:
     strings, amounts = kind == "{s", kind == "{q"
 
     def decode(value: Any, walk: Walk, path: str) -> Any:
+        if not isinstance(value, dict) and walk.converting:
+            raise _unrestored("map", value)
         if not isinstance(value, dict):
             raise _wrong(value, path, "map[string]" + GO_NAMES.get(kind[1:], kind.rsplit(".", 1)[-1]), owner)
         if strings:
             for item in value.values():
                 if item.__class__ is not str and item is not None:
-                    raise _wrong(item, path, "string", owner)
+                    raise _unfit(item, "string") if walk.converting else _wrong(item, path, "string", owner)
             return value if None not in value.values() else {key: item or "" for key, item in value.items()}
         found = {}
         for key, item in value.items():
@@ -269,7 +278,7 @@ def _simple(types: type | tuple[type, ...], code: str) -> Callable[[str], Decode
     def made(owner: str) -> Decoder:
         def decode(value: Any, walk: Walk, path: str) -> Any:
             if not isinstance(value, types) or (code != "b" and value.__class__ is bool):
-                raise _wrong(value, path, GO_NAMES[code], owner)
+                raise _unfit(value, GO_NAMES[code]) if walk.converting else _wrong(value, path, GO_NAMES[code], owner)
             return value
 
         return decode
@@ -295,8 +304,21 @@ def _integer(limit: int, code: str) -> Callable[[str], Decoder]:
 
 def _cut(value: Any, limit: int, name: str) -> int:
     if value.__class__ is not int:
-        raise WrongType(f"cannot convert {_go_type(value)} to {name}")
+        raise _unfit(value, name)
     return int((value + limit) % (2 * limit) - limit)
+
+
+def _unfit(value: Any, wanted: str) -> WrongType:
+    """A value that is no text any more: numbers could be made into others or into texts, in Go, but are not."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and (wanted.startswith(("int", "float")) or (wanted == "string" and isinstance(value, int))):
+        return WrongType(f"cannot convert {_go_type(value)} to {wanted}")
+    return WrongType(f"unrecognized type: {wanted}")
+
+
+def _unrestored(what: str, value: Any) -> WrongType:
+    kind = {bool: "bool", str: "string", float: "float64", int: "int64", list: "slice"}.get(type(value), "map")
+    return WrongType(f"cannot restore {what} from{':' if what == 'struct' else ''} {kind}")
 
 
 def _go_type(value: Any) -> str:
