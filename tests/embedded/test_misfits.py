@@ -64,3 +64,16 @@ async def test_every_misfit_is_answered_on_purpose(sample: Sample) -> None:
                 misfit = chance.choice(MISFITS)
                 told = await answered(server, sample, method, content, replaced(whole, place, misfit))
                 assert "Internal error occurred" not in told, f"seed {SEED}: {method} {content} {place} = {misfit!r}: {told[:300]}"
+
+
+async def test_every_misfit_in_a_definition_is_answered_on_purpose() -> None:
+    chance = random.Random(f"{SEED} definitions")
+    whole = copy.deepcopy(WIDGET)
+    schema = whole["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["x-kubernetes-validations"] = [{"rule": "self.size > 0", "message": "m"}]
+    definitions = Sample("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", {}, {}, namespaced=False)
+    async with api_server() as server:
+        for place in places(whole):
+            for misfit in chance.sample(MISFITS, 5):
+                told = await answered(server, definitions, "POST", "application/json", replaced(whole, place, misfit))
+                assert "Internal error occurred" not in told, f"seed {SEED}: {place} = {misfit!r}: {told[:300]}"

@@ -112,7 +112,7 @@ class Struct:
                 self._add(kind[1:])
                 continue
             decoder, leaves_out = (
-                _decoder(kind, self.go_name),
+                _UNIONS.get((name, field)) or _decoder(kind, self.go_name),
                 "o" in flags and "p" not in flags and not kind.startswith("@"),
             )
             self.fields[field] = decoder, leaves_out
@@ -388,6 +388,18 @@ def _any(owner: str) -> Decoder:
     return lambda value, walk, path: value
 
 
+SCHEMA = "apiextensions.v1.JSONSchemaProps"
+
+
+def _schema(value: Any, walk: Walk, path: str) -> Any:
+    return struct(SCHEMA).decode(value, walk, path)
+
+
+_UNIONS: dict[tuple[str, str], Decoder] = {
+    (SCHEMA, "items"): _schema,
+    (SCHEMA, "additionalProperties"): lambda value, walk, path: value if isinstance(value, bool) else _schema(value, walk, path),
+}
+"""Fields of a type that reads itself: a schema, or something simpler in its place. A list of schemas is nowhere allowed."""
 _SCALARS: dict[str, Callable[[str], Decoder]] = {
     "s": _simple(str, "s"),
     "b": _simple(bool, "b"),
