@@ -130,6 +130,7 @@ async def _apply(core: "Core", request: Request, resource: Resource, subresource
             force,
             core.kinds.empty(resource),
         )
+        check_name(config, request.target.name)
         merged = _converted(core, request, resource, merged, config)
         _record(merged, entries)
         for precondition in ("resourceVersion", "uid"):
@@ -154,6 +155,7 @@ async def _apply_new(
     _, entries = managed.after_apply(
         {}, core.kinds.reachable(resource, config, subresource), writer, resource.shape, True
     )
+    check_name(config, request.target.name)
     value = _converted(core, request, resource, config, config)
     value["metadata"].pop("resourceVersion", None)
     _record(value, entries)
@@ -205,7 +207,6 @@ def _configuration(core: "Core", request: Request, resource: Resource) -> Json:
         raise errors.bad_request("metadata.managedFields must be nil")
     metadata.setdefault("name", request.target.name)
     managed.check_typed(config, resource.shape, _told(config, resource))
-    check_name(config, request.target.name)
     namespace = request.target.namespace
     if resource.namespaced and metadata.setdefault("namespace", namespace) != namespace:
         raise errors.bad_request(

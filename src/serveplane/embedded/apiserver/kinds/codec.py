@@ -267,6 +267,8 @@ def _map(inner: Decoder, owner: str, kind: str) -> Decoder:
                 if item is not None:
                     new = inner(item, walk, f"{path}.{key}")
                     found[key] = quantity.to_milli(new) if amounts else new
+                elif amounts:
+                    found[key] = "0"
             except WrongType as error:
                 walk.remember(error)
         return found
