@@ -218,7 +218,8 @@ def _undescribed(value: Any) -> Any:
 
 def _is_tick(event: Json, whole: bool) -> bool:
     """Bookmarks come when the time for one has come; only the one after the first state is an answer, where that was asked for."""
-    return event.get("type") == "BOOKMARK" and not (whole and "annotations" in event["object"]["metadata"])
+    marks = event["object"]["metadata"].get("annotations", {}) if event.get("type") == "BOOKMARK" else {}
+    return event.get("type") == "BOOKMARK" and not (whole and "k8s.io/initial-events-end" in marks)
 
 
 def _concerns(event: Json, kind: Kind, space: str) -> bool:

@@ -49,7 +49,7 @@ def _capacity(capacity: Json, path: str) -> Iterator[Cause]:
     if not capacity:
         yield missing(path)
     if set(capacity) != {"storage"}:
-        shown = msgspec.json.encode(capacity or None).decode()
+        shown = msgspec.json.encode(capacity or None, order="sorted").decode()
         yield Cause("FieldValueNotSupported", f'Unsupported value: {shown}: supported values: "storage"', path)
     for name, amount in capacity.items():
         number = quantity.parse(amount)
