@@ -127,11 +127,11 @@ def azure(python: Path, program: Path, content: Path, folder: Path) -> Iterator[
         yield url, filled(python, FILL_AZURE, url, content, ACCOUNT, ACCOUNT_KEY)
 
 
-def go_program(package: str) -> Path | None:
-    """A Go program at a version, built once."""
+def go_program(package: str, build: bool = True) -> Path | None:
+    """A Go program at a version, built once if it may be."""
     folder = peers.CACHE / package.removeprefix("github.com/").replace("/", "-").replace("@", "-")
     program = folder / package.partition("@")[0].rpartition("/")[2]
-    if not program.exists() and shutil.which("go"):
+    if build and not program.exists() and shutil.which("go"):
         with contextlib.suppress(subprocess.SubprocessError, OSError):
             subprocess.run(["go", "install", package], check=True, capture_output=True, timeout=600, cwd="/",
                            env={**os.environ, "GOBIN": str(folder)})
@@ -139,10 +139,14 @@ def go_program(package: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def registry(program: Path, folder: Path) -> Iterator[str]:
-    """The reference registry, which lets nobody in without LOGIN."""
+def registry(program: Path | None, crane: Path, folder: Path) -> Iterator[str]:
+    """The reference registry, which lets nobody in without LOGIN; without it that of `crane`, which asks nobody."""
     [port] = free_ports(1)
     folder.mkdir()
+    if program is None:
+        with running([crane, "registry", "serve", "--address", f"127.0.0.1:{port}"], port, folder / "log") as url:
+            yield url.removeprefix("http://")
+        return
     (folder / "passwords").write_text("user:$2b$04$2xWITBene3sjuJqspHuWMeBH0fGlde/s90xnEW9IliwdYDx9jl2.m\n")   # bcrypt of LOGIN's
     (folder / "config.yaml").write_text(msgspec.json.encode({
         "version": "0.1", "storage": {"filesystem": {"rootdirectory": str(folder / "data")}}, "http": {"addr": f"127.0.0.1:{port}"},
