@@ -7,7 +7,7 @@ import pytest
 
 from serveplane.embedded.apiserver.autoscalers import newer, older
 from serveplane.embedded.testing import api_server
-from tests.unit.embedded_apiserver.test_server import Caller
+from tests.unit.embedded_apiserver.calling import Caller
 
 Json = dict[str, Any]
 FIRST, SECOND = (f"/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers" for version in ("v1", "v2"))

@@ -11,7 +11,7 @@ import pytest
 from serveplane import http
 from serveplane.embedded.apiserver.pki import Authority
 from serveplane.embedded.testing import api_server
-from tests.unit.embedded_apiserver.test_server import MAPS, Caller
+from tests.unit.embedded_apiserver.calling import MAPS, Caller
 
 Json = dict[str, Any]
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
