@@ -64,11 +64,17 @@ async def list_(core: "Core", request: Request, resource: Resource) -> Answer:
 def _page(core: "Core", request: Request, resource: Resource, chosen: Selection) -> tuple[list[Record], Json]:
     limit = max(request.number("limit") or 0, 0)
     token = request.query.get("continue", "")
-    if token or request.query.get("resourceVersionMatch") == "Exact":
+    if token or _is_exact(request, limit):
         return _exact(core, request, resource, chosen, limit, token)
     _check_version(core, request)
     records = _current(core, resource, chosen)
     return _cut(records, core.store.version, limit, resource)
+
+
+def _is_exact(request: Request, limit: int) -> bool:
+    """Whether the list is to be as it was at a version: that is asked for, or meant by whoever names a version and wants pages."""
+    match, version = request.query.get("resourceVersionMatch", ""), request.query.get("resourceVersion", "")
+    return match == "Exact" or (not match and limit > 0 and version not in ("", "0"))
 
 
 def _current(core: "Core", resource: Resource, chosen: Selection) -> list[Record]:
