@@ -151,6 +151,8 @@ class Deleting:
         changed = _finalizers(resource, value, options)
         kept = self._grace(core, resource, value, options)
         if kept is False and not value["metadata"].get("finalizers") and not _namespace_content(resource, value):
+            if options.dry_run and changed:  # shown without the finalizers that would have gone first
+                return False, errors.encoded(value)
             return True, await _removed(core, resource, record, value, options)
         if kept is None and not changed:  # on its way out already, and nothing new was asked
             return False, record.data

@@ -279,7 +279,7 @@ def _seen_version(metadata: Json) -> str:
 def _other_uid(resource: Resource, metadata: Json, name: str, live_uid: str) -> errors.Refusal:
     group = f"{resource.group}/" if resource.custom else ""
     plural = STORED_AS.get(resource.bucket, resource.plural)
-    root = "" if resource.bucket == "events" else "/registry"
+    root = "" if resource.bucket == "events" and not live_uid else "/registry"
     place = f"{root}/{group}{plural}/{metadata.get('namespace', '')}/{name}".replace("//", "/")
     told = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {live_uid}"
     why = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {told}"

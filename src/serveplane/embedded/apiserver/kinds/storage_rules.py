@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from serveplane.embedded.apiserver.errors import Cause
-from serveplane.embedded.apiserver.kinds.checking import NOT_NEGATIVE, at, missing, unsupported
+from serveplane.embedded.apiserver.kinds.checking import at, missing, unsupported
 from serveplane.embedded.apiserver.kinds.metadata import LABEL_VALUE, QUALIFIED, SUBDOMAIN, invalid
 from serveplane.objects import Json, names, quantity
 
@@ -54,7 +54,7 @@ def _capacity(capacity: Json, path: str) -> Iterator[Cause]:
     for name, amount in capacity.items():
         number = quantity.parse(amount)
         if number < 0:
-            yield invalid(f"{path}[{name}]", amount, "must be a valid resource quantity")
+            yield invalid(f"{path}[{name}]", number.__floor__(), "must be a valid resource quantity")
         if number <= 0:
             yield invalid(f"{path}[{name}]", amount, NOT_POSITIVE)
 
@@ -107,7 +107,7 @@ def csi_volume(value: Json, path: str) -> Iterator[Cause]:
     driver = value.get("driver") or ""
     if not driver:
         yield missing(at(path, "driver"))
-    elif not names.is_dns_subdomain(driver.lower()):
+    if not names.is_dns_subdomain(driver.lower()):
         yield invalid(at(path, "driver"), driver, SUBDOMAIN)
     if not value.get("volumeHandle"):
         yield missing(at(path, "volumeHandle"))
@@ -224,5 +224,5 @@ def status_problems(bucket: str, value: Json) -> Iterator[Cause]:
         amounts: dict[str, Any] = status.get(field) or {}
         for name, amount in amounts.items():
             if quantity.parse(amount) < 0:
-                why = "must be a valid resource quantity" if field == "capacity" else NOT_NEGATIVE
-                yield invalid(f"status.{field}[{name}]", amount, why)
+                why = "must be a valid resource quantity"
+                yield invalid(f"status.{field}[{name}]", quantity.parse(amount).__floor__(), why)
