@@ -8,7 +8,7 @@ from serveplane.embedded.apiserver.printing.column import selector_text
 from serveplane.embedded.apiserver.reading import found
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.apiserver.writing import change, now
+from serveplane.embedded.apiserver.writing import change
 from serveplane.objects import Json, jsonpatch
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _changed(resource: Resource, live: Json, wanted: Json) -> Json:
 def _applied(core: "Core", request: Request, resource: Resource, live: Json, wanted: Json) -> Json:
     config: Json = {"metadata": {}}
     _write(config, _paths(resource)[0], (wanted.get("spec") or {}).get("replicas") or 0)
-    writer = managed.Writer(request.field_manager, "Apply", resource.api_version, "scale", now(core))
+    writer = managed.Writer(request.field_manager, "Apply", resource.api_version, "scale", None)  # no time here, either
     merged, entries = managed.after_apply(live, config, writer, resource.shape, request.flag("force"))
     merged["metadata"]["managedFields"] = entries
     return merged
