@@ -122,7 +122,7 @@ def prepare_update(core: "Core", write: "Write") -> None:
         if "status" in live:
             value["status"] = live["status"]
     strategies.on_update(core, write)
-    emptied = resource.bucket in STRICT and bool(write.request.emptied)
+    emptied = resource.bucket in STRICT and any(not path.startswith("metadata.") for path in write.request.emptied)
     if resource.bucket in WITH_GENERATION and (emptied or _intent(resource, value) != _intent(resource, live)):
         value["metadata"]["generation"] = live["metadata"].get("generation", 0) + 1
 
