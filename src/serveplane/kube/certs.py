@@ -40,8 +40,11 @@ class CertificateOptions:
     renew_at: float = 2 / 3
     """The share of a certificate's life after which it is renewed."""
     check_seconds: float = 60.0
-    settle_seconds: float = 5.0
-    """How long API servers get to notice a new caBundle before a certificate of the new authority is served."""
+    settle_seconds: float = 60.0
+    """How long API servers get to notice a new caBundle before a certificate of the new authority is served.
+
+    A call that began with the old bundle may still be connecting as long as its webhook's timeout lasts, which is 30 s at most.
+    """
 
 
 @dataclass(frozen=True)
@@ -200,29 +203,28 @@ def material_of(secret: Json) -> Material:
 def next_material(
     now: Material, options: CertificateOptions, moment: datetime.datetime, *, sign: bool = False
 ) -> Material:
-    """What the Secret should hold now. Pure but for the making of keys; the same material comes back when nothing is due."""
+    """What the Secret should hold now. Pure but for the making of keys; the same material comes back when nothing is due.
+
+    `sign` says that the newest authority is trusted everywhere by now; it signs, and none is made that nobody has heard of.
+    """
     bundle = tuple(ca for ca in now.bundle if keypairs.spent(ca, moment) < 1)
     ca_key = now.ca_key
     is_usable = bool(bundle) and bundle[:1] == now.bundle[:1] and keypairs.fits(Pair(bundle[0], ca_key))
-    if not is_usable or keypairs.spent(bundle[0], moment) > options.renew_at:
+    if not is_usable or (not sign and keypairs.spent(bundle[0], moment) > options.renew_at):
         made = keypairs.authority(f"{options.secret}-ca", moment, options.ca_life)
         bundle, ca_key = (made.certificate, *bundle), made.key
     ca = Pair(bundle[0], ca_key)
-    if (
-        _is_good(now.pair, options, moment)
-        and _is_trusted(now.pair, bundle)
-        and not (sign and not keypairs.is_signed_by(now.pair.certificate, ca.certificate))
-    ):
+    if _is_kept(now.pair, bundle, options, moment, sign=sign):
         return Material(bundle, ca_key, now.pair)
     return Material(bundle, ca_key, keypairs.server_pair(ca, options.names, moment, options.life))
 
 
-def _is_good(pair: Pair, options: CertificateOptions, moment: datetime.datetime) -> bool:
-    return (
-        keypairs.fits(pair)
-        and keypairs.is_for(pair.certificate, options.names)
-        and keypairs.spent(pair.certificate, moment) <= options.renew_at
-    )
+def _is_kept(pair: Pair, bundle: Sequence[bytes], options: CertificateOptions, moment: datetime.datetime, *, sign: bool) -> bool:
+    """A certificate that is due for renewal still serves while API servers learn of the authority that will sign the next one."""
+    spent = keypairs.spent(pair.certificate, moment) if keypairs.fits(pair) else 1.0
+    if spent >= 1 or not keypairs.is_for(pair.certificate, options.names) or not _is_trusted(pair, bundle):
+        return False
+    return spent <= options.renew_at if keypairs.is_signed_by(pair.certificate, bundle[0]) else not sign
 
 
 def _is_trusted(pair: Pair, bundle: Sequence[bytes]) -> bool:

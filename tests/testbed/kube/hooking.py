@@ -17,7 +17,7 @@ from serveplane.kube.webhook_process import WebhookProcess
 from serveplane.kube.webhooks import serve_webhooks
 
 LIVES = {"life": datetime.timedelta(seconds=60), "ca_life": datetime.timedelta(seconds=120), "renew_at": 0.55}
-OFTEN = {"check_seconds": 0.5, "settle_seconds": 1.0}
+OFTEN = {"check_seconds": 0.5, "settle_seconds": 15.0}  # the webhooks' timeout is 10 s
 
 
 def hooked(

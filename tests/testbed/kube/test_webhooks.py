@@ -241,9 +241,8 @@ async def is_admitted(client: Client, namespace: str) -> bool:
 async def is_rotated(client: Client, namespace: str, first: Json) -> bool:
     """The certificate is of an authority that nobody trusted at first."""
     now = await client.get(SECRET, "hooks-cert", namespace)
-    authority = bundle(base64.b64decode(now["data"]["ca.crt"]))[0]
-    served = base64.b64decode(now["data"]["tls.crt"])
-    return authority not in base64.b64decode(first["data"]["ca.crt"]) and is_signed_by(served, authority)
+    before, trusted, served = (base64.b64decode(data) for data in (first["data"]["ca.crt"], now["data"]["ca.crt"], now["data"]["tls.crt"]))
+    return any(is_signed_by(served, authority) for authority in bundle(trusted) if authority not in before)
 
 
 @asynccontextmanager

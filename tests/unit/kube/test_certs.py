@@ -39,20 +39,24 @@ def test_a_certificate_is_renewed_under_the_same_authority() -> None:
     assert later.bundle == first.bundle
 
 
-def test_a_new_authority_is_trusted_before_it_signs() -> None:
-    moment, state = START, next_material(Material(), OPTIONS, START)
-    for _ in range(40):  # the certificate is renewed on the way, always trusted by the bundle before
-        before, moment = state, moment + 5 * DAY
+@pytest.mark.parametrize("days", [1, 5, 10, 20])
+def test_a_new_authority_is_trusted_before_it_signs(days: int) -> None:
+    """Also where certificate and authority are due at once."""
+    moment, state, authorities = START, next_material(Material(), OPTIONS, START), set[bytes]()
+    for _ in range(400 // days):
+        before, moment = state, moment + days * DAY
         state = next_material(state, OPTIONS, moment)
-        assert (
-            any(keypairs.is_signed_by(state.pair.certificate, ca) for ca in before.bundle)
-            or state.bundle[0] not in before.bundle
-        )
-        if state.bundle[0] not in before.bundle and keypairs.spent(before.pair.certificate, moment) <= OPTIONS.renew_at:
+        assert any(keypairs.is_signed_by(state.pair.certificate, ca) for ca in before.bundle)
+        assert keypairs.spent(state.pair.certificate, moment) < 1
+        if state.bundle[0] not in before.bundle:
             assert state.pair == before.pair
+            assert next_material(state, OPTIONS, moment) == state, "nor does a replica that has just started sign"
+            assert next_material(state, OPTIONS, moment + 70 * DAY, sign=True).bundle[0] == state.bundle[0], "due, yet no other is made"
             state = next_material(state, OPTIONS, moment, sign=True)
-            assert keypairs.is_signed_by(state.pair.certificate, state.bundle[0])
+        assert keypairs.is_signed_by(state.pair.certificate, state.bundle[0])
         assert all(keypairs.spent(ca, moment) < 1 for ca in state.bundle)
+        authorities.update(state.bundle)
+    assert len(authorities) > 4
 
 
 def test_damaged_secrets_are_made_anew() -> None:
