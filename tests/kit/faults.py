@@ -64,7 +64,8 @@ class FaultProxy:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(ssl=self._upstream.trust(), limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, read_bufsize=LINE)
+        plain = ("Accept-Encoding",)      # what the client did not ask for: it would be given long lists packed
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, read_bufsize=LINE, skip_auto_headers=plain)
         self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0)
         await self._runner.setup()
         authority = credentials.Authority(self._folder)
