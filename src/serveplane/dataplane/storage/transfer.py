@@ -21,7 +21,7 @@ from serveplane.dataplane.storage.staging import Journal, Staging, missing
 from serveplane.dataplane.storage.verification import RunningHash
 
 JOURNAL_BYTES = 8 << 20       # how much a killed run may have to read again, per thread
-ENOUGH, LATER_SECONDS = 4, 0.2   # threads that begin at once, and when the others do
+ENOUGH, LATER_SECONDS = 2, 0.2   # threads that begin at once, and when the others do
 STALL_BYTES = 32 << 10        # less than this in a whole stall window counts as standing still
 
 
