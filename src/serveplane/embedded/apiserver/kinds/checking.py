@@ -17,6 +17,7 @@ PERCENT_RULE = (
 )
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 NOT_NEGATIVE = "must be greater than or equal to 0"
+SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def at(path: str, field: str) -> str:
@@ -34,6 +35,15 @@ def unsupported(path: str, value: Any, known: Iterable[str]) -> Cause:
 
 def duplicate(path: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f'Duplicate value: "{value}"', path)
+
+
+def selector_values(operator: str, given: list[str], path: str) -> Iterator[Cause]:
+    """Whether a requirement on labels has values exactly where its operator wants some."""
+    if operator in ("In", "NotIn") and not given:
+        yield missing(at(path, "values"), "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist") and given:
+        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        yield Cause("FieldValueForbidden", f"Forbidden: {why}", at(path, "values"))
 
 
 def required(*fields: str, why: str = "") -> Rule:

@@ -13,6 +13,7 @@ import msgspec
 from serveplane.embedded.apiserver.errors import Cause
 from serveplane.embedded.apiserver.kinds import event_rules, limit_rules, network_rules, pod_rules, storage_rules
 from serveplane.embedded.apiserver.kinds.checking import (
+    SELECTOR_OPERATORS,
     Rule,
     at,
     dns_label,
@@ -22,6 +23,7 @@ from serveplane.embedded.apiserver.kinds.checking import (
     port,
     positive_or_percent,
     required,
+    selector_values,
     unique,
     unsupported,
 )
@@ -126,12 +128,9 @@ def _metric(value: Json, path: str) -> Iterator[Cause]:
 
 def _expression(value: Json, path: str) -> Iterator[Cause]:
     operator, given = value.get("operator"), value.get("values") or []
-    if operator in ("In", "NotIn") and not given:
-        yield missing(at(path, "values"), "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist") and given:
-        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        yield Cause("FieldValueForbidden", f"Forbidden: {why}", at(path, "values"))
-    elif operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+    if operator in SELECTOR_OPERATORS:
+        yield from selector_values(operator, given, path)
+    else:
         yield invalid(at(path, "operator"), operator, "not a valid selector operator")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from serveplane.embedded.apiserver.errors import Cause
-from serveplane.embedded.apiserver.kinds.checking import at, missing, unsupported
+from serveplane.embedded.apiserver.kinds.checking import SELECTOR_OPERATORS, at, missing, selector_values, unsupported
 from serveplane.embedded.apiserver.kinds.metadata import LABEL_VALUE, QUALIFIED, SUBDOMAIN, invalid
 from serveplane.objects import Json, names, quantity
 
@@ -125,15 +125,12 @@ def node_selector(value: Json, path: str) -> Iterator[Cause]:
 
 def node_requirement(value: Json, path: str) -> Iterator[Cause]:
     operator, given = value.get("operator"), value.get("values") or []
-    if operator in ("In", "NotIn") and not given:
-        yield missing(at(path, "values"), "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist") and given:
-        why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        yield Cause("FieldValueForbidden", f"Forbidden: {why}", at(path, "values"))
-    elif operator in ("Gt", "Lt") and len(given) != 1:
-        yield missing(at(path, "values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
-    elif operator not in ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"):
+    if operator in SELECTOR_OPERATORS:
+        yield from selector_values(operator, given, path)
+    elif operator not in ("Gt", "Lt"):
         yield invalid(at(path, "operator"), operator or "", "not a valid selector operator")
+    elif len(given) != 1:
+        yield missing(at(path, "values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
     if not names.is_qualified_name(value.get("key") or ""):
         yield invalid(at(path, "key"), value.get("key") or "", QUALIFIED)
     for index, one in enumerate(given):
