@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
 
 
-
 async def create(core: "Core", request: Request, resource: Resource) -> Answer:
     value = core.kinds.canonical(resource, body.decoded(request, resource.kind), [])
     return _answered(await writing.create(core, _asked(request, newer(value)), _stored(core)))

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from serveplane.embedded.store import LogError
+from serveplane.embedded.store import Conflict, LogError
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core
@@ -61,4 +61,31 @@ class Loop:
             self.postpone(self.wake)
 
     async def drain(self) -> None:
+        raise NotImplementedError
+
+
+class QueuedLoop(Loop):
+    """A loop over names that are to be looked at; one whose work was disturbed is looked at again."""
+
+    def __init__(self, core: "Core") -> None:
+        super().__init__(core)
+        self._queue: set[str] = set()
+
+    def enqueue(self, name: str) -> None:
+        self._queue.add(name)
+        self.wake()
+
+    async def drain(self) -> None:
+        while self._queue:
+            name = self._queue.pop()
+            try:
+                await self.look_at(name)
+            except Conflict:
+                self._queue.add(name)
+            except Exception:
+                self._queue.add(name)
+                raise
+            await self._core.clock.sleep(0)
+
+    async def look_at(self, name: str) -> None:
         raise NotImplementedError

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.deleting import Options
-from serveplane.embedded.apiserver.loops import Loop
+from serveplane.embedded.apiserver.loops import QueuedLoop
 from serveplane.embedded.apiserver.request import Request, User
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.store import Change, Conflict, Key, Record
+from serveplane.embedded.store import Change, Key, Record
 from serveplane.embedded.store.records import DELETED
 from serveplane.objects import Json
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 CONTROLLER = User("system:serviceaccount:kube-system:namespace-controller", ("system:masters", "system:authenticated"))
 
 
-class NamespaceController(Loop):
+class NamespaceController(QueuedLoop):
     def __init__(self, core: "Core") -> None:
         super().__init__(core)
-        self._queue: set[str] = set()
         core.store.observe("namespaces", self._changed)
         core.store.observe("", self._content_changed)
 
@@ -43,25 +42,9 @@ class NamespaceController(Loop):
 
     def _consider(self, name: str, data: bytes) -> None:
         if b'"deletionTimestamp"' in data:
-            self._enqueue(name)
+            self.enqueue(name)
 
-    async def drain(self) -> None:
-        while self._queue:
-            name = self._queue.pop()
-            try:
-                await self._empty(name)
-            except Conflict:
-                self._queue.add(name)
-            except Exception:
-                self._queue.add(name)
-                raise
-            await self._core.clock.sleep(0)
-
-    def _enqueue(self, name: str) -> None:
-        self._queue.add(name)
-        self.wake()
-
-    async def _empty(self, name: str) -> None:
+    async def look_at(self, name: str) -> None:
         record = self._core.store.get("namespaces", Key("", name))
         if record is None or "deletionTimestamp" not in record.value()["metadata"]:
             return
@@ -90,7 +73,7 @@ class NamespaceController(Loop):
                     left, refused = left + 1, f"{resource.plural} {record.key.name}: {refusal.message}"
         if refused:
             self._core.log.warning("end of namespace %s: %s", name, refused)
-            self.postpone(partial(self._enqueue, name))
+            self.postpone(partial(self.enqueue, name))
         return left
 
     async def _deleted(self, resource: Resource, record: Record) -> bool:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from serveplane.embedded.apiserver.admission.quota import BUCKET
 from serveplane.embedded.apiserver.kinds import usage
 from serveplane.embedded.apiserver.kinds.amounts import Amounts, add
-from serveplane.embedded.apiserver.loops import Loop
+from serveplane.embedded.apiserver.loops import QueuedLoop
 from serveplane.embedded.apiserver.resources import Resource
-from serveplane.embedded.store import Change, Conflict, Record
+from serveplane.embedded.store import Change, Record
 from serveplane.embedded.store.records import DELETED
 from serveplane.objects import Json
 
@@ -21,10 +21,9 @@ SHRINKING = frozenset({usage.PODS, usage.SERVICES, usage.CLAIMS})
 """Kinds that may use less without being deleted."""
 
 
-class Quotas(Loop):
+class Quotas(QueuedLoop):
     def __init__(self, core: "Core") -> None:
         super().__init__(core)
-        self._queue: set[str] = set()
         core.store.observe("", self._changed)
 
     def start(self) -> None:
@@ -36,26 +35,16 @@ class Quotas(Loop):
         if not namespace or not self._matters(change):
             return
         if any(True for _ in self._core.store.records(BUCKET, namespace)):
-            self._queue.add(namespace)
-            self.wake()
+            self.enqueue(namespace)
 
     def _matters(self, change: Change) -> bool:
         if change.bucket == BUCKET:
             return change.type == DELETED or _is_stale(change.record.value())
         return change.type == DELETED or (change.bucket in SHRINKING and change.previous is not None)
 
-    async def drain(self) -> None:
-        while self._queue:
-            namespace = self._queue.pop()
-            for record in list(self._core.store.records(BUCKET, namespace)):
-                try:
-                    await self._count(record)
-                except Conflict:
-                    self._queue.add(namespace)
-                except Exception:
-                    self._queue.add(namespace)
-                    raise
-            await self._core.clock.sleep(0)
+    async def look_at(self, name: str) -> None:
+        for record in list(self._core.store.records(BUCKET, name)):
+            await self._count(record)
 
     async def _count(self, record: Record) -> None:
         resource = self._core.stored_resource(BUCKET)
