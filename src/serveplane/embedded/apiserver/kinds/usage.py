@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from serveplane.clock import parse_timestamp
 from serveplane.embedded.apiserver.kinds.amounts import Amounts, with_overhead
+from serveplane.embedded.apiserver.kinds.limit_rules import COMPUTE
 from serveplane.embedded.apiserver.kinds.qos import quality
 from serveplane.embedded.apiserver.resources import EVENT_BUCKET, Resource
 from serveplane.objects import Json, quantity, selectors
@@ -12,7 +13,6 @@ from serveplane.objects import Json, quantity, selectors
 PODS, CLAIMS, SERVICES = "pods", "persistentvolumeclaims", "services"
 ALIASES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
 """Kinds that are counted by their plain names, too."""
-COMPUTE = ("cpu", "memory", "ephemeral-storage")
 POD_NAMES = frozenset({"pods", "count/pods", *COMPUTE, *(f"{side}.{name}" for side in ("requests", "limits") for name in COMPUTE)})
 SERVICE_NAMES = frozenset({"services", "count/services", "services.nodeports", "services.loadbalancers"})
 CLAIM_NAMES = ("persistentvolumeclaims", "requests.storage")
