@@ -29,6 +29,7 @@ from tests.kit.api import LINE, Login
 
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization",
                         "host", "content-length"})
+PATIENCE = 0.5     # seconds for requests under way when the proxy ends; to aiohttp 0 means for ever
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class FaultProxy:
         connector = aiohttp.TCPConnector(ssl=self._upstream.trust(), limit=0)
         plain = ("Accept-Encoding",)      # what the client did not ask for: it would be given long lists packed
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, read_bufsize=LINE, skip_auto_headers=plain)
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0)
+        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=PATIENCE)
         await self._runner.setup()
         authority = credentials.Authority(self._folder)
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=_serving(authority))

@@ -1,5 +1,6 @@
 """The fault proxy: honest when told to be, and otherwise wrong in exactly the ways it was asked for, the same for the same seed."""
 import asyncio
+import ssl
 from typing import Any
 
 import aiohttp
@@ -96,3 +97,15 @@ async def test_only_changes_conflict_and_spared_requests_pass(testbed: Testbed, 
             await api.apply(config_map("a"), namespace)
         assert refused.value.status == 409
         await api.apply(config_map("spared"), namespace)
+
+
+async def test_a_request_that_never_ends_does_not_hold_it_up(testbed: Testbed) -> None:
+    trusting, seen = ssl.create_default_context(), asyncio.Event()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    faults = Faults(spare=lambda method, path: bool(seen.set()))
+    async with asyncio.timeout(30):
+        async with FaultProxy(testbed.kubeconfig, faults, SEED) as proxy:
+            _, writer = await asyncio.open_connection("127.0.0.1", proxy.port, ssl=trusting)
+            writer.write(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+            await seen.wait()
+        writer.close()
