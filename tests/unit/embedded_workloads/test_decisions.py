@@ -169,7 +169,7 @@ def asking(**spec: object) -> Json:
     (asking(tolerations=[{"key": "k", "operator": "Exists"}]), node(taints=[{"key": "k", "effect": "NoSchedule"}]), None),
     (asking(), node(taints=[{"key": "k", "effect": "PreferNoSchedule"}]), None),
     (asking(containers=[{"name": "c", "resources": {"requests": {"cpu": "3"}}}]), node(), "Insufficient cpu"),
-    (asking(containers=[{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]), node(),
+    (asking(containers=[{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]), node(),
      "Insufficient nvidia.com/gpu"),
     (asking(initContainers=[{"name": "i", "resources": {"requests": {"cpu": "3"}}}]), node(), "Insufficient cpu")])
 def test_why_a_node_refuses(wanted: Json, given: Json, why: str | None) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver.admission.quota import BUCKET
 from serveplane.embedded.apiserver.kinds import usage
-from serveplane.embedded.apiserver.kinds.amounts import Amounts, add
 from serveplane.embedded.apiserver.loops import QueuedLoop
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.store import Change, Record
 from serveplane.embedded.store.records import DELETED
 from serveplane.objects import Json
+from serveplane.objects.amounts import Amounts, add
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from serveplane.embedded.node.containers import Status
 from serveplane.objects import Json
 from serveplane.objects.conditions import condition, is_true, with_condition
+from serveplane.objects.qos import quality
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ def pod_status(facts: Facts) -> Json:
     phase = _phase(facts)
     status: Json = {
         "phase": phase, "startTime": facts.started, "hostIP": facts.host, "hostIPs": [{"ip": facts.host}],
-        "qosClass": qos_class(spec), "conditions": _conditions(facts, initialized, phase),
+        "qosClass": quality(spec), "conditions": _conditions(facts, initialized, phase),
         "containerStatuses": _statuses(spec.get("containers") or (), facts.main),
     }
     if facts.address:
@@ -41,20 +42,6 @@ def pod_status(facts: Facts) -> Json:
 def is_sidecar(container: Json) -> bool:
     """An init container that keeps running beside the others."""
     return container.get("restartPolicy") == "Always"
-
-
-def qos_class(spec: Json) -> str:
-    """Guaranteed, Burstable or BestEffort, from requests and limits."""
-    everyone = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    resources = [container.get("resources") or {} for container in everyone]
-    if not any(part.get("requests") or part.get("limits") for part in resources):
-        return "BestEffort"
-    return "Guaranteed" if all(map(_is_fixed, resources)) else "Burstable"
-
-
-def _is_fixed(resources: Json) -> bool:
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    return all(name in limits and requests.get(name, limits[name]) == limits[name] for name in ("cpu", "memory"))
 
 
 def _is_initialized(spec: Json, states: Mapping[str, Status]) -> bool:

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 from serveplane.embedded.workloads.pods import is_over
 from serveplane.objects import Json, quantity
+from serveplane.objects.amounts import with_overhead
 from serveplane.objects.conditions import is_true
 
 Resources = dict[str, Fraction]
@@ -81,21 +82,7 @@ def _tolerated(toleration: Json, taint: Json) -> bool:
 
 
 def requests_of(pod: Json) -> Resources:
-    """What a pod asks for: the sum of its containers and sidecars, or an init container if that needs more."""
-    total: Resources = {}
-    for container in pod["spec"].get("containers") or ():
-        _add(total, _requests(container))
-    largest: Resources = {}
-    for container in pod["spec"].get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            _add(total, _requests(container))
-        else:
-            for name, amount in _requests(container).items():
-                largest[name] = max(largest.get(name, Fraction(0)), amount)
-    for name, amount in largest.items():
-        total[name] = max(total.get(name, Fraction(0)), amount)
-    _add(total, {name: quantity.parse(amount) for name, amount in (pod["spec"].get("overhead") or {}).items()})
-    return total
+    return {name: quantity.parse(amount) for name, amount in with_overhead(pod["spec"], "requests").items()}
 
 
 def used_on(node: str, pods: Iterable[Json]) -> Resources:
@@ -105,12 +92,6 @@ def used_on(node: str, pods: Iterable[Json]) -> Resources:
         if pod["spec"].get("nodeName") == node and not is_over(pod):
             _add(total, requests_of(pod) | {"pods": Fraction(1)})
     return total
-
-
-def _requests(container: Json) -> Resources:
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    return {name: quantity.parse(amount) for name, amount in asked.items()}
 
 
 def _shortage(pod: Json, node: Json, used: Resources) -> str | None:
@@ -124,5 +105,3 @@ def _shortage(pod: Json, node: Json, used: Resources) -> str | None:
 def _add(total: Resources, more: Resources) -> None:
     for name, amount in more.items():
         total[name] = total.get(name, Fraction(0)) + amount
-
-

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver import errors
-from serveplane.embedded.apiserver.kinds.amounts import of_pod
 from serveplane.objects import Json, quantity
+from serveplane.objects.amounts import of_pod
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core

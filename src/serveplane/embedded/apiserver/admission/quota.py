@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from serveplane.embedded.apiserver import errors
 from serveplane.embedded.apiserver.kinds import usage
-from serveplane.embedded.apiserver.kinds.amounts import Amounts, add
 from serveplane.embedded.store import Record
 from serveplane.objects import Json, quantity
+from serveplane.objects.amounts import Amounts, add
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from serveplane.clock import timestamp
 from serveplane.embedded.apiserver import errors
-from serveplane.embedded.apiserver.kinds.qos import quality
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
+from serveplane.objects.qos import quality
 
 if TYPE_CHECKING:
     from serveplane.embedded.apiserver.core import Core

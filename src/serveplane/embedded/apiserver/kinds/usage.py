@@ -4,11 +4,11 @@ import datetime
 from collections.abc import Iterable
 
 from serveplane.clock import parse_timestamp
-from serveplane.embedded.apiserver.kinds.amounts import Amounts, with_overhead
 from serveplane.embedded.apiserver.kinds.limit_rules import COMPUTE
-from serveplane.embedded.apiserver.kinds.qos import quality
 from serveplane.embedded.apiserver.resources import EVENT_BUCKET, Resource
 from serveplane.objects import Json, quantity, selectors
+from serveplane.objects.amounts import Amounts, with_overhead
+from serveplane.objects.qos import quality
 
 PODS, CLAIMS, SERVICES = "pods", "persistentvolumeclaims", "services"
 ALIASES = frozenset({"configmaps", "resourcequotas", "replicationcontrollers", "secrets"})
