@@ -32,11 +32,11 @@ from tests.kit.processes import free_ports, start, stop
 from tests.kit.testbed import Testbed, Unavailable, start_testbed
 
 Json = dict[str, Any]
-SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/{}/inferenceservices"
-SPACE = "burst"
+SERVICES, DEPLOYMENTS = "/apis/serving.kserve.io/v1beta1/{}inferenceservices", "/apis/apps/v1/deployments"
 USERS = 32             # requests under way while the user creates the services
 APPLYING = 16          # services that the floor script works on at a time
 LIMIT = 1800.0
+SHARING = 1000         # services in a namespace: kube-controller-manager looks through a whole one for each object in it
 APART = {"events", "leases"}     # counted in rows of their own
 # KServe v0.20's Go manager on the machine that the project was begun on (2 cores): seconds, requests, CPU ms, RSS MB.
 KSERVE = {200: (31.9, 36.5, 37, 104), 1000: (259.0, 30.8, 52, 197)}
@@ -61,12 +61,20 @@ class Outcome:
 def service(name: str) -> Json:
     resources = {"requests": {"cpu": "100m", "memory": "256Mi"}}
     model = {"modelFormat": {"name": "sklearn"}, "storageUri": "gs://bucket/model", "resources": resources}
-    return {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": name, "namespace": SPACE},
+    return {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": name, "namespace": space(name)},
             "spec": {"predictor": {"model": model}}}
 
 
+def space(name: str) -> str:
+    return f"burst-{int(name.removeprefix('m')) // SHARING}"
+
+
+def named(number: int) -> str:
+    return f"m{number:05d}"
+
+
 @asynccontextmanager
-async def cluster() -> AsyncIterator[tuple[Testbed, Api]]:
+async def cluster(count: int) -> AsyncIterator[tuple[Testbed, Api]]:
     """A fresh control plane with the neighbours' definitions, our manifests without webhooks, and a played world."""
     bed = await asyncio.to_thread(start_testbed)
     world = start([sys.executable, "-m", "tests.kit.world", bed.kubeconfig], bed.folder / "world.log")
@@ -76,7 +84,8 @@ async def cluster() -> AsyncIterator[tuple[Testbed, Api]]:
             await Installation(bed).put(webhooks=False)
             for gateway in gateways():
                 await api.apply(gateway)
-            await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+            for namespace in sorted({space(named(number)) for number in range(count)}):
+                await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
             await asyncio.sleep(2)        # let the machine come to rest
             yield bed, api
     finally:
@@ -93,7 +102,7 @@ def gateways() -> list[Json]:
 
 async def measured(count: int, foreign: int = 0) -> Outcome:
     """Our manager, as installed."""
-    async with cluster() as (bed, api):
+    async with cluster(count) as (bed, api):
         installation = Installation(bed)
         await _each(foreign, USERS, lambda name: _crowd(api, name))
         await installation.put(webhooks=True)
@@ -111,7 +120,7 @@ async def _burst(count: int, bed: Testbed, api: Api, manager: Manager) -> Outcom
     assert bed.audit
     outcome, mark, cpu = Outcome(count), bed.audit.mark(), cpu_seconds(*tree(manager.process.pid))
     started = time.monotonic()
-    ready = asyncio.create_task(_watch(api, SERVICES.format(SPACE), count, lambda obj: condition(obj, "Ready")))
+    ready = asyncio.create_task(_watch(api, SERVICES.format(""), count, lambda obj: condition(obj, "Ready")))
     await _each(count, USERS, lambda name: api.create(service(name)))
     outcome.created_seconds = time.monotonic() - started
     await asyncio.wait_for(ready, LIMIT)
@@ -146,12 +155,11 @@ def _count(outcome: Outcome, audit: AuditLog, mark: int, user: str) -> None:
 
 async def floor(count: int) -> Outcome:
     """The least any controller could do."""
-    async with cluster() as (bed, api):
+    async with cluster(count) as (bed, api):
         server = await _allow_all(bed, api)
         try:
             outcome, started = Outcome(count), time.monotonic()
-            path = SERVICES.format(SPACE)
-            available = asyncio.create_task(_finish_when_available(api, count, path))
+            available = asyncio.create_task(_finish_when_available(api, count))
             await _each(count, APPLYING, lambda name: _make(api, name))
             outcome.created_seconds = time.monotonic() - started
             await asyncio.wait_for(available, LIMIT)
@@ -167,7 +175,7 @@ async def _make(api: Api, name: str) -> None:
         await api.apply(child, manager="floor")
 
 
-async def _finish_when_available(api: Api, count: int, path: str) -> None:
+async def _finish_when_available(api: Api, count: int) -> None:
     """One status write per service, as soon as its Deployment is available."""
     writes = []
 
@@ -175,10 +183,11 @@ async def _finish_when_available(api: Api, count: int, path: str) -> None:
         if not (deployment.get("status") or {}).get("availableReplicas"):
             return False
         name = deployment["metadata"]["name"].removesuffix("-predictor")
+        path = SERVICES.format(f"namespaces/{space(name)}/")
         status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
         writes.append(asyncio.create_task(api.call("PATCH", f"{path}/{name}/status", status, "application/merge-patch+json")))
         return True
-    await _watch(api, f"/apis/apps/v1/namespaces/{SPACE}/deployments", count, seen)
+    await _watch(api, DEPLOYMENTS, count, seen)
     await asyncio.gather(*writes)
 
 
@@ -208,7 +217,7 @@ async def _each(count: int, at_once: int, work: Callable[[str], Awaitable[Any]])
 
     async def one(number: int) -> None:
         async with turns:
-            await work(f"m{number:05d}")
+            await work(named(number))
     await asyncio.gather(*map(one, range(count)))
 
 
@@ -235,7 +244,7 @@ def children(name: str, uid: str) -> list[Json]:
              "prometheus.kserve.io/port": "8080", "serving.kserve.io/deploymentMode": "Standard"}
     owner = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": name, "uid": uid,
              "controller": True, "blockOwnerDeletion": True}
-    meta = {"name": predictor, "namespace": SPACE, "labels": labels, "annotations": notes, "ownerReferences": [owner]}
+    meta = {"name": predictor, "namespace": space(name), "labels": labels, "annotations": notes, "ownerReferences": [owner]}
     return [_deployment(name, meta), _service(predictor, meta), _autoscaler(predictor, meta),
             *(_route(host, predictor, name, {**meta, "name": host, "labels": {}}) for host in (name, predictor))]
 
@@ -267,12 +276,12 @@ def _autoscaler(predictor: str, meta: Json) -> Json:
 
 
 def _route(host: str, predictor: str, name: str, meta: Json) -> Json:
-    headers = [{"name": "KServe-Isvc-Name", "value": name}, {"name": "KServe-Isvc-Namespace", "value": SPACE}]
+    headers = [{"name": "KServe-Isvc-Name", "value": name}, {"name": "KServe-Isvc-Namespace", "value": space(name)}]
     rule = {"matches": [{"path": {"type": "RegularExpression", "value": "^/.*$"}}], "timeouts": {"request": "60s"},
             "filters": [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"set": headers}}],
-            "backendRefs": [{"group": "", "kind": "Service", "name": predictor, "namespace": SPACE, "port": 80}]}
+            "backendRefs": [{"group": "", "kind": "Service", "name": predictor, "namespace": space(name), "port": 80}]}
     gateway = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "kserve-ingress-gateway", "namespace": NAMESPACE}
-    spec = {"hostnames": [f"{host}-{SPACE}.example.com"], "parentRefs": [gateway], "rules": [rule]}
+    spec = {"hostnames": [f"{host}-{space(name)}.example.com"], "parentRefs": [gateway], "rules": [rule]}
     return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": meta, "spec": spec}
 
 
