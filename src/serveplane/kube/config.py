@@ -14,9 +14,11 @@ from typing import Any
 
 from serveplane import pod
 from serveplane.http.connect import ProxyServer
+from serveplane.http.origin import Origin
 from serveplane.kube.credentials import Credentials, ExecCredentials, StaticToken, TokenFile
 from serveplane.kube.errors import ConfigError
 from serveplane.kube.pair import Pair, load_into
+from serveplane.kube.proxies import proxy_for
 from serveplane.objects import Json
 from serveplane.objects.yamlio import load
 
@@ -76,7 +78,20 @@ class ClusterConfig:
 def load_config(
     path: str | None = None, context: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> ClusterConfig:
-    """The explicit file, else KUBECONFIG, else the pod's own files, else ~/.kube/config: kubectl's order."""
+    """The explicit file, else KUBECONFIG, else the pod's own files, else ~/.kube/config: kubectl's order.
+
+    The way there is through the file's own `proxy-url`, else through what HTTPS_PROXY and NO_PROXY say.
+    """
+    config = _found(path, context, environment)
+    if config.proxy is not None:
+        return config
+    try:
+        return replace(config, proxy=proxy_for(Origin.of(config.server), environment))
+    except ValueError as error:
+        raise ConfigError(f"HTTPS_PROXY or HTTP_PROXY: {error}") from None
+
+
+def _found(path: str | None, context: str | None, environment: Mapping[str, str]) -> ClusterConfig:
     if path:
         return from_kubeconfig([Path(path)], context)
     if environment.get("KUBECONFIG"):
@@ -123,10 +138,8 @@ def from_kubeconfig(paths: list[Path], context: str | None = None) -> ClusterCon
     chosen = _named(merged, "contexts", name, source)
     cluster = _named(merged, "clusters", chosen.get("cluster") or "", source)
     user = _named(merged, "users", chosen["user"], source) if chosen.get("user") else {}
-    if not cluster.get("server"):
-        raise ConfigError(f"{source}: cluster {chosen.get('cluster')!r} has no server address")
     config = ClusterConfig(
-        server=str(cluster["server"]).rstrip("/"),
+        server=_server(cluster, f"{source}: cluster {chosen.get('cluster')!r}"),
         namespace=chosen.get("namespace") or "default",
         ca=_data(cluster, "certificate-authority", source),
         verify=not cluster.get("insecure-skip-tls-verify"),
@@ -157,6 +170,17 @@ def _credentials(user: Json, config: ClusterConfig, source: str) -> Credentials 
             f"{source}: auth-provider is no longer supported by Kubernetes; use an exec plugin or a token"
         )
     return None
+
+
+def _server(cluster: Json, where: str) -> str:
+    address = str(cluster.get("server") or "").rstrip("/")
+    if not address:
+        raise ConfigError(f"{where} has no server address")
+    try:
+        Origin.of(address)
+    except ValueError as error:
+        raise ConfigError(f"{where}: server: {error}") from None
+    return address
 
 
 def _proxy(cluster: Json, source: str) -> ProxyServer | None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from serveplane.http.origin import Origin
 from serveplane.kube.config import load_config
 from serveplane.kube.credentials import ExecCredentials, TokenFile
 from serveplane.kube.errors import ConfigError
+from serveplane.kube.proxies import is_excepted, proxy_for
 from tests.unit.kube.clocks import FakeClock
 
 GOOD = """
@@ -55,6 +57,41 @@ def test_a_proxy_may_stand_in_between(folder: Path) -> None:
     assert (proxy.host, proxy.port, proxy.tls, proxy.authorization) == ("proxy.acme", 443, True, "Basic bWU6d29yZA==")
 
 
+@pytest.mark.parametrize(("environment", "proxy"), [
+    ({"HTTPS_PROXY": "http://p:3128"}, ("p", 3128)), ({"https_proxy": "p:3128", "NO_PROXY": "other, 10.0.0.0/8"}, ("p", 3128)),
+    ({"HTTP_PROXY": "http://p:3128"}, None), ({"HTTPS_PROXY": "http://p:3128", "no_proxy": "example"}, None),
+    ({"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "*"}, None), ({"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "example:1"}, ("p", 3128)),
+    ({"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "example:6443"}, None)])
+def test_the_environment_may_name_a_proxy(folder: Path, environment: dict[str, str], proxy: tuple[str, int] | None) -> None:
+    found = load_config(str(folder / "config"), environment=environment).proxy
+    assert found[:2] == proxy if found else proxy is None
+
+
+@pytest.mark.parametrize(("host", "exceptions", "expected"), [
+    ("10.1.2.3", "10.0.0.0/8", True), ("11.1.2.3", "10.0.0.0/8", False), ("10.1.2.3", "10.1.2.3", True), ("10.1.2.3", "no/network", False),
+    ("a.svc", ".svc", True), ("svc", ".svc", False), ("a.svc", "svc", True), ("asvc", "svc", False), ("a.svc", "*.svc", True),
+    ("fd00::1", "[fd00::1]:443", True), ("fd00::1", "[fd00::1]:6443", False), ("fd00::1", "fd00::/8", True), ("fd00::1", "fd00::1", True)])
+def test_exceptions_from_a_proxy(host: str, exceptions: str, expected: bool) -> None:
+    assert is_excepted(host, 443, exceptions) is expected
+
+
+def test_a_file_names_its_proxy_before_the_environment_does(folder: Path) -> None:
+    (folder / "proxied").write_text(GOOD.replace("certificate-authority: ca.pem", "proxy-url: http://nearer:1"))
+    found = load_config(str(folder / "proxied"), environment={"HTTPS_PROXY": "http://p:3128"}).proxy
+    assert found is not None
+    assert found.host == "nearer"
+
+
+@pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"])
+def test_no_proxy_stands_before_this_machine(server: str) -> None:
+    assert proxy_for(Origin.of(server), {"HTTPS_PROXY": "http://p:3128"}) is None
+
+
+def test_a_proxy_that_cannot_be_used_is_named(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="HTTPS_PROXY"):
+        load_config(str(folder / "config"), environment={"HTTPS_PROXY": "socks5://p"})
+
+
 def test_the_first_of_several_files_wins(folder: Path) -> None:
     (folder / "second").write_text(
         GOOD.replace("current-context: one", "current-context: two").replace("namespace: team", "namespace: other")
@@ -81,6 +118,7 @@ def test_the_first_of_several_files_wins(folder: Path) -> None:
         (GOOD.replace("user: {token: secret}", "user: {auth-provider: {name: gcp}}"), "no longer supported"),
         (GOOD.replace("user: {token: secret}", "user: {tokenFile: nowhere}"), "nowhere cannot be read"),
         (GOOD.replace("certificate-authority: ca.pem", "proxy-url: socks5://p"), "proxy-url must be an http"),
+        (GOOD.replace("https://example:6443", "example:6443"), "server: not an http(s) URL"),
         (GOOD.replace("contexts:\n- name", "contexts:\n- nom"), "list of named entries"),
     ],
 )
