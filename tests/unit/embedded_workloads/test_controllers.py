@@ -89,6 +89,27 @@ async def test_recreate_waits_for_the_last_pod_and_goes_on() -> None:
         await eventually(done)
 
 
+async def test_a_paused_deployment_makes_nothing_new_but_follows_its_number() -> None:
+    async with controllers() as client:
+        await client.create(workload("Deployment", paused=True))
+
+        async def told() -> bool:
+            conditions = ((await client.get(DEPLOYMENT, "x", "default")).get("status") or {}).get("conditions") or ()
+            return any(one["reason"] == "DeploymentPaused" for one in conditions)
+        await eventually(told)
+        assert await client.list(REPLICA_SET, "default") == []
+        await client.patch(DEPLOYMENT, "x", "default", {"spec": {"paused": False}})
+        await eventually(lambda: start_pods(client, 1, "a"))
+        await client.apply(workload("Deployment", "b", paused=True, replicas=2), "test")
+        await eventually(lambda: start_pods(client, 2, "a"))
+        assert len(await client.list(REPLICA_SET, "default")) == 1
+        await client.patch(DEPLOYMENT, "x", "default", {"spec": {"paused": False}})
+
+        async def new_ones() -> bool:
+            return await start_pods(client, 1, "b") or await start_pods(client, 2, "b")
+        await eventually(new_ones)
+
+
 async def left_alone(client: Client) -> Json:
     """The set of a Deployment that was deleted without it."""
     await client.create(workload("Deployment", replicas=1))

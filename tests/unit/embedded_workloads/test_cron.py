@@ -17,7 +17,7 @@ def following(text: str, zone: str = "", after: datetime.datetime = NOW) -> str:
 
 @pytest.mark.parametrize(("text", "when"), [
     ("* * * * *", "03-14 12:01"), ("*/5 * * * *", "03-14 12:05"), ("30 3 * * *", "03-15 03:30"), ("0 0 1 * *", "04-01 00:00"),
-    ("0 9 * * mon-fri", "03-16 09:00"), ("0 9 * * 7", "03-15 09:00"), ("15,45 10-11 20 MAR *", "03-20 10:15"),
+    ("0 9 * * mon-fri", "03-16 09:00"), ("0 9 * * 0", "03-15 09:00"), ("15,45 10-11 20 MAR *", "03-20 10:15"),
     ("0 0 20 * 1", "03-16 00:00"), ("@daily", "03-15 00:00"), ("@hourly", "03-14 13:00"), ("50/3 * * * *", "03-14 12:50"),
     ("0 0 29 2 *", "02-29 00:00"), ("0 0 */10 * 4", "03-19 00:00"), ("0 0 */1 * 4", "03-19 00:00"), ("0 0 */3 * 4", "03-16 00:00")])
 def test_the_next_moment(text: str, when: str) -> None:
@@ -30,7 +30,8 @@ def test_time_zones() -> None:
     assert following("30 2 * * *", "Europe/Berlin", skipped) == "03-30 00:30"
 
 
-@pytest.mark.parametrize("text", ["", "* * * *", "61 * * * *", "* 5-2 * * *", "*/0 * * * *", "x * * * *", "* * * * fun", "@every 1h"])
+@pytest.mark.parametrize("text", ["", "* * * *", "61 * * * *", "* 5-2 * * *", "*/0 * * * *", "x * * * *", "* * * * fun", "* * * * 7",
+                                  "@every 1h"])
 def test_what_is_no_schedule(text: str) -> None:
     with pytest.raises(BadSchedule):
         parse(text)

@@ -57,7 +57,7 @@ def parse(text: str, zone: str = "") -> Schedule:
     fields = WORDS.get(text.strip(), text).split()
     if len(fields) != 5:
         raise BadSchedule(f"{text!r} is not a schedule of five fields")
-    weekdays = frozenset(number % 7 for number in _numbers(fields[4], 0, 7, WEEKDAYS, 0))
+    weekdays = frozenset(_numbers(fields[4], 0, 6, WEEKDAYS, 0))   # no 7 for Sunday, unlike in other crons
     either = not _is_any(fields[2]) and not _is_any(fields[4])
     return Schedule(tuple(sorted(_numbers(fields[0], 0, 59))), tuple(sorted(_numbers(fields[1], 0, 23))),
                     frozenset(_numbers(fields[2], 1, 31)), frozenset(_numbers(fields[3], 1, 12, MONTHS, 1)), weekdays, either, _zone(zone))

@@ -66,14 +66,14 @@ def new_replica_set(deployment: Json, number: int, collisions: int) -> Json:
                  "template": {**spec["template"], "metadata": {**template_meta, "labels": labels}}}}
 
 
-def next_replicas(deployment: Json, new: Json, old: list[Json], old_pods: int) -> dict[str, int]:
-    """How many replicas which set should have next; nothing means there is nothing to do."""
+def next_replicas(deployment: Json, new: Json | None, old: list[Json], old_pods: int) -> dict[str, int]:
+    """How many replicas which set should have next; nothing means there is nothing to do. Only a paused Deployment may have no new set."""
     spec = deployment["spec"]
     desired = spec.get("replicas", 1)
     strategy = spec.get("strategy") or {}
     counted = [_counted(one) for one in sorted(old, key=lambda one: one["metadata"]["creationTimestamp"])]
-    if spec.get("paused"):
-        return {}
+    if new is None or spec.get("paused"):
+        return rollout.paused(desired, _counted(new) if new else None, counted)
     if strategy.get("type") == "Recreate":
         return rollout.recreate(desired, _counted(new), counted, old_pods)
     rolling = strategy.get("rollingUpdate") or {}
@@ -181,8 +181,11 @@ class Deployments:
         if deployment is None or is_being_deleted(deployment):
             return None
         sets = self._cluster.owned(REPLICA_SET, deployment)
-        new = current_set(deployment, sets) or await self._make(deployment, sets)
-        new = await self._revised(deployment, new, sets)
+        new = current_set(deployment, sets)
+        if new is None and not deployment["spec"].get("paused"):
+            new = await self._make(deployment, sets)
+        if new is not None:
+            new = await self._revised(deployment, new, sets)
         waits = await self._move(deployment, new)
         await self._tidy(deployment, new)
         later = await self._tell(deployment, new)
@@ -226,14 +229,18 @@ class Deployments:
             deployment["metadata"] = changed["metadata"]
         return new
 
-    async def _move(self, deployment: Json, new: Json) -> bool:
+    def _sorted_out(self, deployment: Json, new: Json | None) -> tuple[Json | None, list[Json]]:
+        """The new set as it is by now, and the others."""
+        sets, uid = self._cluster.owned(REPLICA_SET, deployment), new["metadata"]["uid"] if new else ""
+        fresh = next((one for one in sets if one["metadata"]["uid"] == uid), new)
+        return fresh, [one for one in sets if one["metadata"]["uid"] != uid]
+
+    async def _move(self, deployment: Json, new: Json | None) -> bool:
         """Scale the sets one step on; whether the last pods of old sets are waited for, whose end no set tells of."""
-        sets = self._cluster.owned(REPLICA_SET, deployment)
-        fresh = next((one for one in sets if one["metadata"]["uid"] == new["metadata"]["uid"]), new)
-        old = [one for one in sets if one["metadata"]["uid"] != new["metadata"]["uid"]]
+        fresh, old = self._sorted_out(deployment, new)
         pods = sum(not is_over(pod) for one in old for pod in self._cluster.owned(POD, one))
         for name, replicas in next_replicas(deployment, fresh, old, pods).items():
-            chosen = next(one for one in [fresh, *old] if one["metadata"]["name"] == name)
+            chosen = next(one for one in (fresh, *old) if one and one["metadata"]["name"] == name)
             was = chosen["spec"].get("replicas", 1)
             await self._cluster.update({**chosen, "spec": {**chosen["spec"], "replicas": replicas}})
             self._cluster.record(deployment, "Normal", "ScalingReplicaSet",
@@ -242,20 +249,18 @@ class Deployments:
         recreates = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
         return recreates and pods > 0
 
-    async def _tidy(self, deployment: Json, new: Json) -> None:
+    async def _tidy(self, deployment: Json, new: Json | None) -> None:
         """Old sets beyond the history limit go once they are empty."""
         keep = deployment["spec"].get("revisionHistoryLimit", 10)
-        old = [one for one in self._cluster.owned(REPLICA_SET, deployment)
-               if one["metadata"]["uid"] != new["metadata"]["uid"] and not is_being_deleted(one)]
+        old = [one for one in self._sorted_out(deployment, new)[1] if not is_being_deleted(one)]
         empty = [one for one in old if not one["spec"].get("replicas", 1)
                  and not (one.get("status") or {}).get("replicas")]
         for one in sorted(empty, key=revision)[:max(len(old) - keep, 0)]:
             await self._cluster.delete(one)
 
-    async def _tell(self, deployment: Json, new: Json) -> timedelta | None:
-        sets = self._cluster.owned(REPLICA_SET, deployment)
-        fresh = next((one for one in sets if one["metadata"]["uid"] == new["metadata"]["uid"]), new)
-        status = deployment_status(deployment, fresh, sets, self._cluster.now)
+    async def _tell(self, deployment: Json, new: Json | None) -> timedelta | None:
+        fresh, old = self._sorted_out(deployment, new)
+        status = deployment_status(deployment, fresh, [fresh, *old] if fresh else old, self._cluster.now)
         await self._cluster.write_status(deployment, status)
         progressing = condition(status["conditions"], "Progressing")
         if progressing and progressing["reason"] == "ReplicaSetUpdated":

@@ -43,6 +43,13 @@ def recreate(desired: int, new: Set, old: Sequence[Set], old_pods: int) -> dict[
     return {new.name: desired} if new.replicas != desired else {}
 
 
+def paused(desired: int, new: Set | None, old: Sequence[Set]) -> dict[str, int]:
+    """A rollout that stands still follows the wanted number where it is plain which set is meant: the only one with pods, or the latest."""
+    every = [*old, new] if new else [*old]
+    chosen = [one for one in every if one.replicas] or every[-1:]
+    return {one.name: desired for one in chosen if one.replicas != desired} if len(chosen) == 1 else {}
+
+
 def rolling(desired: int, new: Set, old: Sequence[Set], surge: int, unavailable: int) -> dict[str, int]:
     """The next step: grow the new set if there is room, else shrink the old ones (oldest first) as far as allowed."""
     grown = _grown(desired, new, old, surge)
