@@ -6,8 +6,8 @@ import msgspec
 
 from serveplane.embedded.apiserver import body, errors, managed
 from serveplane.embedded.apiserver.incoming import check_type, report, understood
-from serveplane.embedded.apiserver.kinds import codec
 from serveplane.embedded.apiserver.kinds.codec import Findings
+from serveplane.embedded.apiserver.kinds.scalars import WrongType
 from serveplane.embedded.apiserver.request import Answer, Request
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.embedded.apiserver.writing import CREATED_BY_UPDATE, change, check_name, create_value, now, shown
@@ -85,7 +85,7 @@ def _understood(core: "Core", request: Request, resource: Resource, value: Json)
     strategic_patch = body.media_type(request.headers) == STRATEGIC
     try:
         return understood(core, request, resource, value, Findings(), converting=strategic_patch)
-    except (errors.Refusal, codec.WrongType) as refusal:
+    except (errors.Refusal, WrongType) as refusal:
         misfit = refusal.misfit if isinstance(refusal, errors.Refusal) else str(refusal)
         if not misfit:
             raise
@@ -175,7 +175,7 @@ def _converted(core: "Core", request: Request, resource: Resource, value: Json, 
     problems = Findings()
     try:
         value = core.kinds.canonical(resource, value, problems, converting=True)
-    except codec.WrongType as error:
+    except WrongType as error:
         version = resource.api_version if resource.group else f"/{resource.version}"
         why = f"unable to convert unstructured object to {version}, Kind={resource.kind}: {error}"
         raise errors.Refusal(500, "", f"failed to convert new object ({_told(config, resource)}) to proper version: {why}") from None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from serveplane.embedded.apiserver.errors import Cause
 from serveplane.embedded.apiserver.kinds import codec, strategies, validation
+from serveplane.embedded.apiserver.kinds.scalars import Walk
 from serveplane.embedded.apiserver.kinds.typed import read_as
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
@@ -58,7 +59,7 @@ STRICT = frozenset(
 
 
 def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
-    walk = codec.Walk()
+    walk = Walk()
     out = read_as(resource.group, resource.version, resource.kind, value, walk)
     _report(problems, walk)
     return out
@@ -69,13 +70,13 @@ def converted(resource: Resource, value: Json, problems: list[str]) -> Json:
     struct = codec.struct_for(resource.group, resource.version, resource.kind)
     if struct is None:
         return value
-    walk = codec.Walk(converting=True, as_given=isinstance(problems, codec.Findings))
+    walk = Walk(converting=True, as_given=isinstance(problems, codec.Findings))
     out = struct.decode(value, walk, "")
     _report(problems, walk)
     return out
 
 
-def _report(problems: list[str], walk: codec.Walk) -> None:
+def _report(problems: list[str], walk: Walk) -> None:
     problems += [f'unknown field "{path}"' for path in walk.unknown]
     if walk.emptied and isinstance(problems, codec.Findings):
         problems.emptied = walk.emptied

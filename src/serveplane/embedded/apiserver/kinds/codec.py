@@ -13,50 +13,18 @@ from typing import Any
 
 import msgspec
 
-from serveplane.clock import micro_timestamp, parse_timestamp, timestamp
 from serveplane.embedded.apiserver.kinds.defaults import DEFAULTS
+from serveplane.embedded.apiserver.kinds.scalars import (
+    GO_NAMES,
+    SCALARS,
+    Decoder,
+    Walk,
+    WrongType,
+    unfit,
+    unrestored,
+    wrong,
+)
 from serveplane.objects import Json, quantity
-
-Decoder = Callable[[Any, "Walk", str], Any]
-GO_NAMES = {"s": "string", "b": "bool", "i": "int32", "I": "int64", "f": "float64", "y": "[]uint8"}
-_BASE64 = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
-_MICRO = re.compile(r".{19}\.\d{6}(Z|[+-]\d\d:\d\d)")
-INT32, INT64 = 1 << 31, 1 << 63
-
-
-class WrongType(Exception):
-    """A value that its Go type cannot hold; the message is the one encoding/json gives.
-
-    Most are remembered while Go reads on, and the first of them is told in the end. Types that read themselves end it at once.
-    """
-
-    def __init__(self, message: str, at_once: bool = False) -> None:
-        super().__init__(message)
-        self.at_once = at_once
-
-
-class Walk:
-    """What one walk collects: unknown fields by path."""
-
-    __slots__ = ("as_given", "converting", "defaults", "emptied", "unknown", "wrong")
-
-    def __init__(self, defaults: bool = True, converting: bool = False, as_given: bool = False) -> None:
-        self.unknown: list[str] = []
-        self.defaults = defaults
-        self.wrong: WrongType | None = None
-        self.emptied: dict[str, str] = {}
-        """Lists and maps that were given empty, by path: Go tells that from nothing, and what is stored does not."""
-        self.as_given = as_given
-        """Leave lists that were given empty as they are, until owners are known: `settle` then makes nothing of them."""
-        self.converting = converting
-        """From a value instead of a text: other words for what does not fit, and numbers are cut."""
-
-
-    def remember(self, error: WrongType) -> None:
-        if error.at_once or self.converting:
-            raise error
-        self.wrong = self.wrong or error
-
 
 _NO_PROBLEMS = Walk()
 
@@ -67,22 +35,6 @@ class Findings(list[str]):
     def __init__(self, told: Iterable[str] = ()) -> None:
         super().__init__(told)
         self.emptied: dict[str, str] = {}
-
-
-def _kind_of(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    return "array" if isinstance(value, list) else "object"
-
-
-def _wrong(value: Any, path: str, go_type: str, struct: str = "") -> WrongType:
-    what = "number " + str(value) if _kind_of(value) == "number" and go_type.startswith("int") else _kind_of(value)
-    plain = re.sub(r"\[\d+\]", "", path)
-    return WrongType(f"json: cannot unmarshal {what} into Go struct field {struct}.{plain} of type {go_type}")
 
 
 class Struct:
@@ -126,7 +78,7 @@ class Struct:
 
     def decode(self, value: Any, walk: Walk, path: str) -> Json:
         if not isinstance(value, dict):
-            raise _unrestored("struct", value) if walk.converting else _wrong(value, path, self.name, self.go_name)
+            raise unrestored("struct", value) if walk.converting else wrong(value, path, self.name, self.go_name)
         if not self._ready:
             self.prepare()
         out: Json = {}
@@ -221,7 +173,7 @@ def _decoder(kind: str, owner: str) -> Decoder:
         return _list(_decoder(kind[1:], owner), owner, kind)
     if kind.startswith("{"):
         return _map(_decoder(kind[1:], owner), owner, kind)
-    return _SCALARS[kind](owner)
+    return SCALARS[kind](owner)
 
 
 def _list(inner: Decoder, owner: str, kind: str) -> Decoder:
@@ -229,13 +181,13 @@ def _list(inner: Decoder, owner: str, kind: str) -> Decoder:
 
     def decode(value: Any, walk: Walk, path: str) -> Any:
         if not isinstance(value, list) and walk.converting:
-            raise _unrestored("slice", value)
+            raise unrestored("slice", value)
         if not isinstance(value, list):
-            raise _wrong(value, path, "[]" + GO_NAMES.get(kind[1:], kind.rsplit(".", 1)[-1]), owner)
+            raise wrong(value, path, "[]" + GO_NAMES.get(kind[1:], kind.rsplit(".", 1)[-1]), owner)
         if plain:
             for item in value:
                 if not isinstance(item, str):
-                    raise _unfit(item, "string") if walk.converting else _wrong(item, path, "string", owner)
+                    raise unfit(item, "string") if walk.converting else wrong(item, path, "string", owner)
             return value
         found = []
         for index, item in enumerate(value):
@@ -253,13 +205,13 @@ def _map(inner: Decoder, owner: str, kind: str) -> Decoder:
 
     def decode(value: Any, walk: Walk, path: str) -> Any:
         if not isinstance(value, dict) and walk.converting:
-            raise _unrestored("map", value)
+            raise unrestored("map", value)
         if not isinstance(value, dict):
-            raise _wrong(value, path, "map[string]" + GO_NAMES.get(kind[1:], kind.rsplit(".", 1)[-1]), owner)
+            raise wrong(value, path, "map[string]" + GO_NAMES.get(kind[1:], kind.rsplit(".", 1)[-1]), owner)
         if strings:
             for item in value.values():
                 if item.__class__ is not str and item is not None:
-                    raise _unfit(item, "string") if walk.converting else _wrong(item, path, "string", owner)
+                    raise unfit(item, "string") if walk.converting else wrong(item, path, "string", owner)
             return value if None not in value.values() else {key: item or "" for key, item in value.items()}
         found = {}
         for key, item in value.items():
@@ -276,120 +228,6 @@ def _map(inner: Decoder, owner: str, kind: str) -> Decoder:
     return decode
 
 
-def _simple(types: type | tuple[type, ...], code: str) -> Callable[[str], Decoder]:
-    def made(owner: str) -> Decoder:
-        def decode(value: Any, walk: Walk, path: str) -> Any:
-            if not isinstance(value, types) or (code != "b" and value.__class__ is bool):
-                raise _unfit(value, GO_NAMES[code]) if walk.converting else _wrong(value, path, GO_NAMES[code], owner)
-            return value
-
-        return decode
-
-    return made
-
-
-def _integer(limit: int, code: str) -> Callable[[str], Decoder]:
-    def made(owner: str) -> Decoder:
-        def decode(value: Any, walk: Walk, path: str) -> Any:
-            if value.__class__ is float and value.is_integer():
-                value = int(value)
-            if walk.converting:
-                return _cut(value, limit, GO_NAMES[code])
-            if value.__class__ is not int or not -limit <= value < limit:
-                raise _wrong(value, path, GO_NAMES[code], owner)
-            return value
-
-        return decode
-
-    return made
-
-
-def _cut(value: Any, limit: int, name: str) -> int:
-    if value.__class__ is not int:
-        raise _unfit(value, name)
-    return int((value + limit) % (2 * limit) - limit)
-
-
-def _unfit(value: Any, wanted: str) -> WrongType:
-    """A value that is no text any more: numbers could be made into others or into texts, in Go, but are not."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and (wanted.startswith(("int", "float")) or (wanted == "string" and isinstance(value, int))):
-        return WrongType(f"cannot convert {_go_type(value)} to {wanted}")
-    return WrongType(f"unrecognized type: {wanted}")
-
-
-def _unrestored(what: str, value: Any) -> WrongType:
-    kind = {bool: "bool", str: "string", float: "float64", int: "int64", list: "slice"}.get(type(value), "map")
-    return WrongType(f"cannot restore {what} from{':' if what == 'struct' else ''} {kind}")
-
-
-def _go_type(value: Any) -> str:
-    kinds = {bool: "bool", str: "string", float: "float64", int: "int64", list: "[]interface {}"}
-    return kinds.get(type(value), "map[string]interface {}")
-
-
-def _bytes(owner: str) -> Decoder:
-    def decode(value: Any, walk: Walk, path: str) -> Any:
-        if not isinstance(value, str):
-            raise _wrong(value, path, "[]uint8", owner)
-        if not _BASE64.fullmatch(value) or len(value.replace("\n", "")) % 4:
-            told = f"illegal base64 data at input byte {_bad_byte(value)}"
-            raise WrongType(f"error decoding from json: {told}" if walk.converting else told)
-        return value
-
-    return decode
-
-
-def _bad_byte(value: str) -> int:
-    match = re.search(r"[^A-Za-z0-9+/=\s]", value)
-    return match.start() if match else max(len(value) - len(value) % 4, 0)
-
-
-def _quantity(owner: str) -> Decoder:
-    def decode(value: Any, walk: Walk, path: str) -> Any:
-        try:
-            return quantity.canonical(value)
-        except (quantity.NotAQuantity, TypeError):
-            told = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            raise WrongType(told, at_once=True) from None
-
-    return decode
-
-
-def _int_or_string(owner: str) -> Decoder:
-    def decode(value: Any, walk: Walk, path: str) -> Any:
-        if not isinstance(value, int | str) or isinstance(value, bool):
-            raise WrongType(str(_wrong(value, path, "intstr.IntOrString", owner)), at_once=True)
-        return value
-
-    return decode
-
-
-def _time(write: Callable[[Any], str], name: str) -> Callable[[str], Decoder]:
-    def made(owner: str) -> Decoder:
-        def decode(value: Any, walk: Walk, path: str) -> Any:
-            if not isinstance(value, str):
-                raise WrongType(str(_wrong(value, path, name, owner)), at_once=True)
-            if len(value) == 20 and value[-1] == "Z" and write is timestamp:
-                return value
-            if write is micro_timestamp and len(value) > 19 and not _MICRO.fullmatch(value):
-                layout = "2006-01-02T15:04:05.000000Z07:00"
-                raise WrongType(f'parsing time "{value}" as "{layout}": cannot parse "{value[19:]}" as ".000000"', at_once=True)
-            try:
-                return write(parse_timestamp(value))
-            except ValueError:
-                told = f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"'
-                raise WrongType(told, at_once=True) from None
-
-        return decode
-
-    return made
-
-
-def _any(owner: str) -> Decoder:
-    return lambda value, walk, path: value
-
-
 SCHEMA = "apiextensions.v1.JSONSchemaProps"
 
 
@@ -402,22 +240,6 @@ _UNIONS: dict[tuple[str, str], Decoder] = {
     (SCHEMA, "additionalProperties"): lambda value, walk, path: value if isinstance(value, bool) else _schema(value, walk, path),
 }
 """Fields of a type that reads itself: a schema, or something simpler in its place. A list of schemas is nowhere allowed."""
-_SCALARS: dict[str, Callable[[str], Decoder]] = {
-    "s": _simple(str, "s"),
-    "b": _simple(bool, "b"),
-    "i": _integer(INT32, "i"),
-    "I": _integer(INT64, "I"),
-    "f": _simple((int, float), "f"),
-    "y": _bytes,
-    "q": _quantity,
-    "x": _int_or_string,
-    "t": _time(timestamp, "Time"),
-    "T": _time(micro_timestamp, "MicroTime"),
-    "d": _simple(str, "s"),
-    "a": _any,
-}
-
-
 @cache
 def struct(name: str) -> Struct:
     return Struct(name)

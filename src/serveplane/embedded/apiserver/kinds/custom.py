@@ -7,6 +7,7 @@ from serveplane.embedded.apiserver import errors, jsonpath
 from serveplane.embedded.apiserver.crd.schema import ABSENT
 from serveplane.embedded.apiserver.errors import Cause
 from serveplane.embedded.apiserver.kinds import codec
+from serveplane.embedded.apiserver.kinds.scalars import Walk, WrongType
 from serveplane.embedded.apiserver.resources import Resource
 from serveplane.objects import Json
 
@@ -38,10 +39,10 @@ def canonical(resource: Resource, value: Json, problems: list[str]) -> Json:
 
 
 def _metadata(resource: Resource, metadata: Json, unknown: list[str]) -> Json:
-    walk = codec.Walk()
+    walk = Walk()
     try:
         found = codec.struct(METADATA).read(metadata, walk, "metadata")
-    except codec.WrongType as error:
+    except WrongType as error:
         told = str(error).replace("ObjectMeta.metadata.", "ObjectMeta.")  # it is read apart from the rest
         raise errors.bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {told}'

@@ -28,7 +28,7 @@ class Kinds:
     def canonical(self, resource: Resource, value: Json, problems: list[str], converting: bool = False) -> Json:
         """The object as the server's own types would hold it: types checked, unknown fields dropped and told.
 
-        `converting`: as those types are filled from a merged value instead of a text; a misfit is then a `codec.WrongType`.
+        `converting`: as those types are filled from a merged value instead of a text; a misfit is then a `WrongType`.
         """
         if resource.custom:
             return custom.canonical(resource, value, problems)
