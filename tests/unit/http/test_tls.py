@@ -106,3 +106,19 @@ async def test_streams_and_refusals_over_tls(tmp_path: Path) -> None:
         async with Client(tls=context) as client:
             told = await (await client.request("POST", server.url, body=b"x" * 1_000_000)).json()
             assert len(told["body"]) == 1_000_000
+
+
+async def test_a_connection_given_up_at_any_moment_is_not_left_open(tmp_path: Path) -> None:
+    """Not even where the loop has just handed it over: what comes of it then has no owner."""
+    authority = Authority(tmp_path)
+    async with serving(echo, tls=TlsConfig(*authority.issue("server", "server"))) as server:
+        for turns in range(40):
+            client = Client(tls=ClientTls(ca=authority.file))
+            asking = asyncio.ensure_future(client.request("GET", server.url))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            await client.close()
+        await asyncio.sleep(0.3)   # one that is left would have come to stand by now
+        assert server.connections == 0
