@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from serveplane.clock import Clock, micro_timestamp
 from serveplane.kube.client import Client
-from serveplane.kube.errors import AlreadyExists, Conflict, KubeError, LeaseLost, NotFound
+from serveplane.kube.errors import AlreadyExists, Conflict, KubeError, LeaseLost
 from serveplane.kube.kind import Kind
 from serveplane.kube.metrics import Registry
 from serveplane.objects import Json
@@ -150,21 +150,22 @@ class LeaderElection:
         return won
 
     async def _try(self) -> bool:
-        # The holder knows the lease and writes at once; the resource version tells when it is mistaken.
-        if not (self.holder == self.options.identity and self.is_leader and self._seen.lease is not None):
-            lease = await self._client.find(LEASE, self.options.name, self.options.namespace)
-            if lease is None:
-                return await self._create()
-            self._observe(lease)
-        lease = self._seen.lease
-        assert lease is not None
+        """The holder knows the lease and writes at once. Where that fails it may have been carried out all the same: so it looks."""
+        if self._seen.lease is not None and self.holder == self.options.identity and self.is_leader:
+            try:
+                return await self._claim(self._seen.lease)
+            except KubeError as error:
+                LOG.debug("renewing at once failed, reading the lease: %s", error, extra={"lease": self.options.name})
+        lease = await self._client.find(LEASE, self.options.name, self.options.namespace)
+        if lease is None:
+            return await self._create()
+        self._observe(lease)
         if self.holder not in ("", self.options.identity) and not self._has_run_out(lease):
             return False
-        try:
-            self._observe(await self._client.update(self._claimed(lease)))
-        except NotFound:
-            self._seen.lease = None
-            return False
+        return await self._claim(lease)
+
+    async def _claim(self, lease: Json) -> bool:
+        self._observe(await self._client.update(self._claimed(lease)))
         return True
 
     async def _create(self) -> bool:

@@ -45,8 +45,10 @@ async def running(
         yield manager, controller
     finally:
         manager.stop()
-        await asyncio.wait_for(task, 60)
-        await transport.close()
+        try:
+            await asyncio.wait_for(task, 60)
+        finally:
+            await transport.close()
 
 
 async def converged(client: Client, namespace: str, count: int) -> bool:

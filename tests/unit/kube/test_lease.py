@@ -82,6 +82,27 @@ async def test_a_lease_taken_by_another_is_noticed() -> None:
         await keep
 
 
+@pytest.mark.parametrize("trouble", ["an answer that was lost", "an error"])
+async def test_a_renewal_that_fails_is_made_good_at_once(trouble: str) -> None:
+    """Not a retry period later: a few such in a row, and the lease would be gone with everybody well."""
+    server, clock = FakeServer(), FakeClock()
+    a = election(server, clock, "a")
+    await a.acquire()
+    keep = asyncio.create_task(a.keep())
+    await clock.advance(1.9)
+    if trouble == "an error":
+        server.fail = [500]
+    else:
+        path, lease = next(iter(server.objects.items()))
+        server._store(path, {**lease, "spec": {**lease["spec"], "renewTime": "of the lost one"}})
+    await clock.advance(0.2)
+    server.fail = [500] * 1000
+    await clock.advance(9.8)
+    a.guard()
+    keep.cancel()
+    await asyncio.gather(keep, return_exceptions=True)
+
+
 async def test_release_lets_another_in_at_once() -> None:
     server, clock = FakeServer(), FakeClock()
     a, b = election(server, clock, "a"), election(server, clock, "b")
